@@ -1,0 +1,29 @@
+//! The words that everything above the protocols shares: keys and their positions, versions, commands, replies,
+//! refusals and outcomes.
+//!
+//! This crate depends on no protocol, and the checker, which must not believe the code it judges, depends on this
+//! crate alone.
+#![no_std]
+
+extern crate alloc;
+
+mod command;
+pub mod history;
+mod outcome;
+mod place;
+mod reply;
+
+pub use command::{Command, CommandCode, Request, RequestId, SessionId, Version};
+pub use outcome::{Outcome, Refusal, UNKNOWN_MESSAGE};
+pub use place::{SLOT_COUNT, hash_tag, position_of, slot_of};
+pub use reply::{ErrorReply, Reply};
+
+/// How fresh an answer has to be.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+pub enum Consistency {
+    /// Linearizable: as if there were one copy.
+    #[default]
+    Strict,
+    /// A value that was current at some time, from the nearest replica.
+    Relaxed,
+}

@@ -1,0 +1,58 @@
+//! How a request ends: done, refused, or unknown. Nothing else.
+
+use core::fmt;
+use serde::{Deserialize, Serialize};
+
+use crate::Reply;
+
+/// The three ways a request can end.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Outcome {
+    /// It happened, exactly once; an error reply of a command (a wrong type, say) is such a happening, too.
+    Done(Reply),
+    /// It did not happen and never will.
+    Refused(Refusal),
+    /// It entered a log but its deadline passed: it may have happened, may still happen, or never will.
+    Unknown,
+}
+
+/// Why nothing happened. Each is told to the client in words of its own.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub enum Refusal {
+    /// No leader, or no quorum, could be reached before the deadline.
+    NoLeader,
+    /// A queue on the way is full.
+    Busy,
+    /// The disk has no room for more.
+    NoSpace,
+    /// The memory limit is reached.
+    NoMemory,
+    /// The node starts, or stops, and does not serve.
+    NotServing,
+    /// The request is larger than a limit.
+    TooLarge,
+}
+
+impl Refusal {
+    /// The error reply of the Redis doors: first word and explanation.
+    pub fn message(self) -> &'static str {
+        match self {
+            Refusal::NoLeader => "TRYAGAIN no leader or no quorum was reached in time, nothing was changed",
+            Refusal::Busy => "BUSY a queue of this node is full, nothing was changed",
+            Refusal::NoSpace => "NOSPACE the disk is full, nothing was changed",
+            Refusal::NoMemory => "OOM command not allowed when used memory > 'maxmemory'.",
+            Refusal::NotServing => "LOADING this node is starting or stopping, nothing was changed",
+            Refusal::TooLarge => "ERR the request is larger than this node's limit, nothing was changed",
+        }
+    }
+}
+
+impl fmt::Display for Refusal {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(self.message())
+    }
+}
+
+/// The error reply of the Redis doors for [`Outcome::Unknown`].
+pub const UNKNOWN_MESSAGE: &str =
+    "UNKNOWN the deadline passed after the command entered a log: it may have been applied or may still be";

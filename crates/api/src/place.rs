@@ -1,0 +1,92 @@
+//! Where a key lies on the ring.
+
+/// Number of Redis Cluster slots.
+pub const SLOT_COUNT: u16 = 16_384;
+
+/// The part of a key that decides its slot: what stands between the first `{` and the next `}`, if that is not
+/// empty; otherwise the whole key (Redis Cluster specification, "Hash tags").
+pub fn hash_tag(key: &[u8]) -> &[u8] {
+    let Some(open) = key.iter().position(|byte| *byte == b'{') else { return key };
+    let inside = &key[open + 1..];
+    match inside.iter().position(|byte| *byte == b'}') {
+        None | Some(0) => key,
+        Some(close) => &inside[..close],
+    }
+}
+
+/// The Redis Cluster slot of a key: CRC-16/XMODEM of its hash tag, modulo 16,384.
+pub fn slot_of(key: &[u8]) -> u16 {
+    crc16(hash_tag(key)) % SLOT_COUNT
+}
+
+/// A key's position on the ring: the top 14 bits are its slot, the rest a second hash of the whole key.
+///
+/// Boundaries of shards fall on slots, so a Redis Cluster client's map is exact and a scan by position is contiguous.
+pub fn position_of(key: &[u8]) -> u64 {
+    const LOW_BITS: u32 = 50;
+    (u64::from(slot_of(key)) << LOW_BITS) | (fnv1a(key) >> (64 - LOW_BITS))
+}
+
+/// 64-bit FNV-1a with a final mix, so that short keys fill the high bits as well.
+fn fnv1a(bytes: &[u8]) -> u64 {
+    let mut hash = 0xcbf2_9ce4_8422_2325_u64;
+    for byte in bytes {
+        hash = (hash ^ u64::from(*byte)).wrapping_mul(0x0100_0000_01b3);
+    }
+    hash ^= hash >> 32;
+    hash = hash.wrapping_mul(0xd6e8_feb8_6659_fd93);
+    hash ^ (hash >> 32)
+}
+
+const CRC16_TABLE: [u16; 256] = crc16_table();
+
+const fn crc16_table() -> [u16; 256] {
+    let mut table = [0_u16; 256];
+    let mut byte = 0;
+    while byte < 256 {
+        let mut crc = (byte as u16) << 8;
+        let mut bit = 0;
+        while bit < 8 {
+            crc = if crc & 0x8000 == 0 { crc << 1 } else { (crc << 1) ^ 0x1021 };
+            bit += 1;
+        }
+        table[byte] = crc;
+        byte += 1;
+    }
+    table
+}
+
+fn crc16(bytes: &[u8]) -> u16 {
+    bytes.iter().fold(0, |crc, byte| (crc << 8) ^ CRC16_TABLE[usize::from((crc >> 8) as u8 ^ byte)])
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn slots_are_those_of_redis() {
+        // From the Redis Cluster specification and `redis-cli CLUSTER KEYSLOT`.
+        assert_eq!(crc16(b"123456789"), 0x31c3);
+        assert_eq!(slot_of(b"foo"), 12_182);
+        assert_eq!(slot_of(b"bar"), 5_061);
+        assert_eq!(slot_of(b""), 0);
+        assert_eq!(slot_of(b"{user1000}.following"), slot_of(b"user1000"));
+    }
+
+    #[test]
+    fn hash_tags_follow_the_specification() {
+        assert_eq!(hash_tag(b"foo{}{bar}"), b"foo{}{bar}");
+        assert_eq!(hash_tag(b"foo{{bar}}zap"), b"{bar");
+        assert_eq!(hash_tag(b"foo{bar}{zap}"), b"bar");
+        assert_eq!(hash_tag(b"foo{bar"), b"foo{bar");
+    }
+
+    #[test]
+    fn positions_start_with_the_slot() {
+        for key in [&b"a"[..], b"foo", b"{tag}1", b"{tag}2"] {
+            assert_eq!((position_of(key) >> 50) as u16, slot_of(key));
+        }
+        assert_ne!(position_of(b"{tag}1"), position_of(b"{tag}2"));
+    }
+}

@@ -1,0 +1,34 @@
+//! Load on a cluster over the Redis protocol, measured honestly: many connections on few threads, so that the load
+//! takes little of the servers' processors; latencies in an open loop counted from when a request was due; results as
+//! JSON lines with the machine they were measured on. It judges nothing and draws nothing.
+//!
+//! # Glossary
+//! - *closed loop*: a client asks again when it was answered. *Open loop*: requests come at a rate, whether or not
+//!   earlier ones were answered.
+//! - *flight*: an operation between its first request and its last answer.
+//! - *gap*: a time in which no write was acknowledged to anybody.
+
+mod client;
+mod clock;
+mod driver;
+mod facts;
+mod judged;
+mod load;
+mod plain;
+mod player;
+mod process;
+mod progress;
+mod report;
+pub mod resp;
+mod script;
+mod session;
+mod timer;
+
+pub use client::{Client, ClientError};
+pub use clock::now_ns;
+pub use facts::Machine;
+pub use load::{LoadError, LoadOptions, Pace, Work, fill, finish, run, setup};
+pub use plain::{Keys, Mix, PlainSpec};
+pub use process::ProcessStat;
+pub use progress::{Gap, Progress};
+pub use report::{Counts, Latency, Report, ServerUse};

@@ -1,0 +1,11 @@
+//! The commands, one file each.
+
+pub(crate) mod bench;
+pub(crate) mod check;
+pub(crate) mod config;
+pub(crate) mod data;
+pub(crate) mod local;
+pub(crate) mod members;
+pub(crate) mod sim;
+pub(crate) mod start;
+pub(crate) mod status;

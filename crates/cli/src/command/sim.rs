@@ -1,0 +1,291 @@
+//! `sim`: whole clusters in one thread, under faults drawn from seeds.
+
+use std::ops::Range;
+use std::process::ExitCode;
+use std::sync::atomic::{AtomicUsize, Ordering};
+
+use anyhow::Result;
+use clap::Args;
+use indicatif::{ProgressBar, ProgressStyle};
+use quorate_sim::{
+    Batch, Failure, Harness, Overrides, Plan, Profile, Report, Shrunk, Summary, TraceLevel, node, replog,
+    run_many, run_twice, shrink,
+};
+use serde_json::{Value, json};
+
+use crate::exit::{self, failure};
+use crate::output::{Format, is_watched, print, print_json};
+
+/// Run the simulator.
+///
+/// Every run follows from its seed to the letter: a failure is repeated by the line it prints. A run has a phase
+/// under faults, judged for safety, and one after healing, judged for progress. Exit codes: 10 a panic (134 in
+/// builds whose panics abort), 11 safety, 12 liveness, 13 determinism, 14 coverage.
+#[derive(Debug, Args)]
+pub(crate) struct Sim {
+    /// What is simulated; `list` names all profiles.
+    pub(crate) profile: String,
+    /// Run these seeds: A up to, not including, B.
+    #[arg(long, value_name = "A..B", value_parser = seeds, conflicts_with = "seed", default_value = "0..100")]
+    pub(crate) seeds: Range<u64>,
+    /// Run one seed.
+    #[arg(long)]
+    pub(crate) seed: Option<u64>,
+    /// Print everything that happens; one seed only.
+    #[arg(long, requires = "seed")]
+    pub(crate) trace: bool,
+    /// Run each seed twice and compare everything that happens.
+    #[arg(long)]
+    pub(crate) twice: bool,
+    /// On so many threads; without it, one for each processor.
+    #[arg(long)]
+    pub(crate) threads: Option<usize>,
+    /// Stop after so many failures.
+    #[arg(long, default_value_t = 1)]
+    pub(crate) failures_max: usize,
+    /// Look for a smaller case of the first failure.
+    #[arg(long)]
+    pub(crate) shrink: bool,
+    /// Cases tried when shrinking.
+    #[arg(long, default_value_t = 500)]
+    pub(crate) attempts_max: usize,
+    /// What replaces the draws of a seed.
+    #[command(flatten)]
+    pub(crate) draws: Draws,
+}
+
+/// What replaces the draws of a seed.
+#[derive(Debug, Args)]
+pub(crate) struct Draws {
+    /// So many nodes.
+    #[arg(long)]
+    pub(crate) nodes: Option<usize>,
+    /// So many clients.
+    #[arg(long)]
+    pub(crate) clients: Option<u32>,
+    /// So long a phase under faults.
+    #[arg(long)]
+    pub(crate) safety_ms: Option<u64>,
+    /// Of the drawn faults only these, separated by commas.
+    #[arg(long)]
+    pub(crate) faults: Option<String>,
+    /// Peace after so many strikes.
+    #[arg(long)]
+    pub(crate) strikes: Option<u64>,
+    /// Another course of events with the same configuration.
+    #[arg(long)]
+    pub(crate) salt: Option<u64>,
+}
+
+impl Draws {
+    fn overrides(&self) -> Result<Overrides> {
+        let faults = match &self.faults {
+            Some(names) => Some(names.parse().map_err(|error: String| failure(exit::USAGE, error))?),
+            None => None,
+        };
+        Ok(Overrides {
+            nodes: self.nodes,
+            clients: self.clients,
+            safety_ms: self.safety_ms,
+            faults,
+            strikes_max: self.strikes,
+            salt: self.salt,
+        })
+    }
+}
+
+fn seeds(text: &str) -> Result<Range<u64>, String> {
+    let parsed = text.split_once("..").and_then(|(from, to)| Some(from.parse().ok()?..to.parse().ok()?));
+    parsed
+        .filter(|range: &Range<u64>| !range.is_empty())
+        .ok_or_else(|| "write A..B with A below B, for example 0..100".into())
+}
+
+/// A kind of world, whatever machines run in it.
+trait Runner {
+    fn profile(&self) -> &Profile;
+    fn one(&self, plan: &Plan, twice: bool) -> Report;
+    fn many(&self, batch: &Batch, told: &(dyn Fn(&Report) + Sync)) -> Summary;
+    fn shrink(&self, failed: &Report, attempts_max: usize) -> Shrunk;
+}
+
+struct Entry<F> {
+    profile: Profile,
+    make: F,
+}
+
+impl<H: Harness, F: Fn(&Plan) -> H + Sync> Runner for Entry<F> {
+    fn profile(&self) -> &Profile {
+        &self.profile
+    }
+
+    fn one(&self, plan: &Plan, twice: bool) -> Report {
+        if twice { run_twice(plan, &self.make) } else { quorate_sim::run(plan, &self.make) }
+    }
+
+    fn many(&self, batch: &Batch, told: &(dyn Fn(&Report) + Sync)) -> Summary {
+        run_many(&self.profile, batch, &self.make, told)
+    }
+
+    fn shrink(&self, failed: &Report, attempts_max: usize) -> Shrunk {
+        shrink(&self.profile, failed, attempts_max, &self.make)
+    }
+}
+
+/// Every profile. A new one is one more line.
+fn runners() -> Vec<Box<dyn Runner>> {
+    let (log, whole) = (replog::swarm(), node::swarm());
+    vec![
+        entry(log.profile.clone(), move |plan| replog::Cluster::new(plan, &log.stress)),
+        entry(whole.profile.clone(), move |plan| node::Cluster::new(plan, &whole.stress)),
+    ]
+}
+
+fn entry<H: Harness + 'static>(
+    profile: Profile,
+    make: impl Fn(&Plan) -> H + Sync + 'static,
+) -> Box<dyn Runner> {
+    Box::new(Entry { profile, make })
+}
+
+/// Runs it.
+pub(crate) fn run(sim: &Sim, format: Format) -> Result<ExitCode> {
+    let runners = runners();
+    let names: Vec<&str> = runners.iter().map(|runner| runner.profile().name).collect();
+    if sim.profile == "list" {
+        match format {
+            Format::Json => print_json(&names)?,
+            Format::Text => print(&(names.join("\n") + "\n"))?,
+        }
+        return Ok(ExitCode::SUCCESS);
+    }
+    let Some(runner) = runners.iter().find(|runner| runner.profile().name == sim.profile) else {
+        let text = format!("there is no profile `{}`; there are {}", sim.profile, names.join(", "));
+        return Err(failure(exit::USAGE, text));
+    };
+    let overrides = sim.draws.overrides()?;
+    match sim.seed {
+        Some(seed) => one(sim, runner.as_ref(), &Plan::draw(runner.profile(), seed, &overrides), format),
+        None => many(sim, runner.as_ref(), overrides, format),
+    }
+}
+
+fn one(sim: &Sim, runner: &dyn Runner, plan: &Plan, format: Format) -> Result<ExitCode> {
+    let level = if sim.trace { TraceLevel::Keep } else { TraceLevel::Full };
+    let report = runner.one(&plan.clone().traced(level), sim.twice);
+    for line in &report.lines {
+        print(&format!("{line}\n"))?;
+    }
+    match format {
+        Format::Json => print_json(&describe(&report))?,
+        Format::Text => {
+            let end = report.failure.as_ref().map_or("passed".to_owned(), Failure::to_string);
+            print(&format!("seed {}: {end}; trace {:016x}\n", plan.seed, report.trace_hash))?;
+        }
+    }
+    if report.failure.is_some() && sim.shrink {
+        tell_shrunk(&runner.shrink(&report, sim.attempts_max), &command(sim))?;
+    }
+    Ok(ExitCode::from(report.failure.as_ref().map_or(0, Failure::exit_code)))
+}
+
+fn many(sim: &Sim, runner: &dyn Runner, overrides: Overrides, format: Format) -> Result<ExitCode> {
+    let processors = std::thread::available_parallelism().map_or(1, usize::from);
+    let batch = Batch {
+        overrides,
+        threads: sim.threads.unwrap_or(processors).max(1),
+        twice: sim.twice,
+        failures_max: sim.failures_max,
+        ..Batch::of(sim.seeds.clone())
+    };
+    let bar = progress(sim.seeds.end - sim.seeds.start);
+    let failures = AtomicUsize::new(0);
+    let summary = runner.many(&batch, &|report| {
+        if report.failure.is_some() {
+            let count = failures.fetch_add(1, Ordering::Relaxed) + 1;
+            bar.set_message(format!("{count} failed"));
+        }
+        bar.inc(1);
+    });
+    bar.finish_and_clear();
+    let first = summary.failed.first();
+    let failed = first.and_then(|report| report.failure.as_ref()).or(summary.coverage_failure.as_ref());
+    match format {
+        Format::Json => {
+            let failures: Vec<Value> = summary.failed.iter().map(describe).collect();
+            let coverage = summary.coverage.to_string();
+            let lacking = summary.coverage_failure.as_ref().map(Failure::to_string);
+            print_json(&json!({ "failures": failures, "coverage_failure": lacking, "coverage": coverage }))?;
+        }
+        Format::Text => {
+            print(&format!("{}\n", summary.coverage))?;
+            for report in &summary.failed {
+                print(&format!("seed {}: {}\n", report.plan.seed, report.explain(&command(sim))))?;
+            }
+            if let Some(failure) = &summary.coverage_failure {
+                print(&format!("{failure}\n"))?;
+            }
+            if failed.is_none() {
+                print(&format!("seeds {}..{}: all passed\n", sim.seeds.start, sim.seeds.end))?;
+            }
+        }
+    }
+    if let (Some(report), true) = (first, sim.shrink) {
+        tell_shrunk(&runner.shrink(report, sim.attempts_max), &command(sim))?;
+    }
+    Ok(ExitCode::from(failed.map_or(0, Failure::exit_code)))
+}
+
+fn command(sim: &Sim) -> String {
+    format!("quorate sim {}", sim.profile)
+}
+
+fn tell_shrunk(shrunk: &Shrunk, command: &str) -> Result<()> {
+    print(&format!("smaller: {shrunk}\n{}\n", shrunk.report.explain(command)))
+}
+
+fn describe(report: &Report) -> Value {
+    json!({
+        "profile": report.plan.profile,
+        "seed": report.plan.seed,
+        "overrides": report.plan.overrides.to_string(),
+        "failure": report.failure.as_ref().map(Failure::to_string),
+        "exit_code": report.failure.as_ref().map_or(0, Failure::exit_code),
+        "trace_hash": format!("{:016x}", report.trace_hash),
+        "world_ms": report.world_time.as_millis() as u64,
+    })
+}
+
+/// A bar on a terminal, nothing elsewhere.
+fn progress(count: u64) -> ProgressBar {
+    if !is_watched() {
+        return ProgressBar::hidden();
+    }
+    let style = ProgressStyle::with_template("{bar:40} {pos}/{len} seeds, {per_sec}, {eta} left {msg}");
+    let bar = ProgressBar::new(count);
+    match style {
+        Ok(style) => bar.with_style(style),
+        Err(_) => bar,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn ranges_of_seeds() {
+        assert_eq!(seeds("3..7"), Ok(3..7));
+        assert!(seeds("7..3").is_err() && seeds("7").is_err() && seeds("a..b").is_err());
+    }
+
+    #[test]
+    fn a_seed_runs_and_repeats() {
+        for runner in runners() {
+            let short = Overrides { safety_ms: Some(200), ..Overrides::default() };
+            let plan = Plan::draw(runner.profile(), 1, &short);
+            let report = runner.one(&plan, true);
+            assert_eq!(report.failure, None, "{}", report.explain("quorate sim"));
+        }
+    }
+}

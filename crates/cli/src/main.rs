@@ -1,0 +1,62 @@
+//! The `quorate` program: one node, a cluster on this machine, and everything an operator does with either.
+//!
+//! It is a thin layer: what a node does is in the other crates; here are the command line, processes and output.
+
+mod admin;
+mod args;
+mod command;
+mod exit;
+mod local;
+mod output;
+mod torture;
+mod view;
+
+use std::process::ExitCode;
+
+use clap::{CommandFactory as _, Parser as _};
+
+use args::{Cli, Command};
+
+fn main() -> ExitCode {
+    let cli = Cli::parse();
+    match run(cli) {
+        Ok(code) => code,
+        Err(error) => {
+            eprintln!("quorate: {error:#}");
+            ExitCode::from(exit::code_of(&error))
+        }
+    }
+}
+
+fn run(cli: Cli) -> anyhow::Result<ExitCode> {
+    let format = cli.output;
+    let done = |()| ExitCode::SUCCESS;
+    match cli.command {
+        Command::Start(start) => command::start::run(*start).map(done),
+        Command::Up(up) => command::local::up(up, format).map(done),
+        Command::Down(local) => command::local::down(&local).map(done),
+        Command::Kill(node) => command::local::kill(&node).map(done),
+        Command::Revive(node) => command::local::revive(&node).map(done),
+        Command::Status(status) => command::status::status(&status, format).map(done),
+        Command::Nodes(target) => command::status::nodes(&target, format).map(done),
+        Command::Node(node) => members::node(node).map(done),
+        Command::Leader(leader) => members::leader(leader).map(done),
+        Command::LogLevel(level) => members::log_level(level).map(done),
+        Command::Get(get) => command::data::get(&get).map(done),
+        Command::Put(put) => command::data::put(&put).map(done),
+        Command::Del(del) => command::data::del(&del, format).map(done),
+        Command::Scan(scan) => command::data::scan(&scan, format).map(done),
+        Command::Config(config) => command::config::run(config).map(done),
+        Command::Check(check) => command::check::run(&check, format),
+        Command::Sim(sim) => command::sim::run(&sim, format),
+        Command::Bench(bench) => command::bench::run(&bench, format),
+        Command::Torture(torture) => torture::run(&torture, format),
+        Command::Completions { shell } => {
+            let mut script = Vec::new();
+            clap_complete::generate(shell, &mut Cli::command(), "quorate", &mut script);
+            output::print_bytes(&script).map(done)
+        }
+    }
+}
+
+use command::members;

@@ -1,0 +1,200 @@
+//! Clients that write down everything, and what is made of it in the end.
+
+use std::fs::File;
+use std::io::{BufWriter, Write as _};
+use std::path::{Path, PathBuf};
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread::JoinHandle;
+use std::time::{Duration, Instant};
+
+use anyhow::{Context as _, Result};
+use quorate_api::history::Record;
+use quorate_bench::{LoadError, LoadOptions, Machine, Pace, Progress, Report, Work};
+use quorate_checker::History;
+use quorate_workload::{Kind, Spec, Workload};
+use serde_json::{Value, json};
+
+use super::cluster::Cluster;
+use super::{Common, stuck};
+use crate::command::check;
+use crate::exit::failure;
+
+const LOOK_EVERY: Duration = Duration::from_millis(2);
+/// How far apart the numbers of the workloads' clients are; the last of each sets up and looks last.
+const CLIENTS_APART: u64 = 100_000;
+/// How long the first and the last step may take.
+const STEP_WAIT: Duration = Duration::from_secs(60);
+/// Above the nodes' own deadline.
+const TIMEOUT: Duration = Duration::from_secs(10);
+
+type Records = Arc<Mutex<Vec<Record>>>;
+
+/// One workload with its clients.
+struct Witness {
+    spec: Spec,
+    options: LoadOptions,
+    last_client: u64,
+    records: Records,
+    thread: Option<JoinHandle<Result<Report, LoadError>>>,
+}
+
+/// All of them.
+pub(crate) struct Witnesses {
+    witnesses: Vec<Witness>,
+    progress: Arc<Progress>,
+}
+
+impl Witnesses {
+    /// Sets up the workloads and lets the clients loose.
+    pub(crate) fn start(common: &Common, cluster: &Cluster, machine: &Machine) -> Result<Witnesses> {
+        let mut all = Witnesses { witnesses: Vec::new(), progress: Arc::default() };
+        let share = (common.clients / common.workloads.len().max(1)).max(1);
+        for (kind, index) in common.workloads.iter().zip(0_u64..) {
+            let options = LoadOptions {
+                addresses: cluster.addresses(),
+                clients: share,
+                threads: 1,
+                pace: common.rate.map_or(Pace::Closed, Pace::Open),
+                warmup: Duration::ZERO,
+                duration: None,
+                operations: None,
+                timeout: TIMEOUT,
+                seed: common.seed + index,
+                servers: cluster.pids(),
+                machine: machine.clone(),
+            };
+            all.add(options, *kind, common.keys, index)?;
+        }
+        Ok(all)
+    }
+
+    fn add(&mut self, options: LoadOptions, kind: Kind, keys: u64, index: u64) -> Result<()> {
+        let spec = Spec { keys, ..Spec::new(kind) };
+        let (first_client, last_client) = (index * CLIENTS_APART, (index + 1) * CLIENTS_APART - 1);
+        let done = quorate_bench::setup(&options, &spec, last_client, STEP_WAIT)?;
+        let records: Records = Arc::new(Mutex::new(done));
+        let thread = {
+            let (options, progress, records) =
+                (options.clone(), Arc::clone(&self.progress), Arc::clone(&records));
+            let work = Work::Judged { spec: spec.clone(), first_client };
+            let keep = move |record| records.lock().unwrap_or_else(PoisonError::into_inner).push(record);
+            std::thread::spawn(move || quorate_bench::run(&options, &work, &progress, keep))
+        };
+        self.witnesses.push(Witness { spec, options, last_client, records, thread: Some(thread) });
+        Ok(())
+    }
+
+    /// What all clients together have seen.
+    pub(crate) fn progress(&self) -> &Progress {
+        &self.progress
+    }
+
+    /// Waits until a write that was asked for or answered after `after_ns` is acknowledged.
+    pub(crate) fn wait_for_write_after(&self, after_ns: u64, wait: Duration) -> Result<()> {
+        let deadline = Instant::now() + wait;
+        while self.progress.last_write_ns() <= after_ns {
+            if Instant::now() > deadline {
+                return Err(stuck(format!("no write was acknowledged for {} s", wait.as_secs())));
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+        Ok(())
+    }
+
+    /// Waits until so many more operations are done.
+    pub(crate) fn wait_for_writes(&self, count: u64, wait: Duration) -> Result<()> {
+        let (deadline, goal) = (Instant::now() + wait, self.progress.done() + count);
+        while self.progress.done() < goal {
+            if Instant::now() > deadline {
+                let text = format!("fewer than {count} operations were done within {} s", wait.as_secs());
+                return Err(stuck(text));
+            }
+            std::thread::sleep(LOOK_EVERY);
+        }
+        Ok(())
+    }
+
+    /// The longest gap that touches the time from `from_ns` to now. Gaps of less than 20 ms are not
+    /// kept, and count as none.
+    pub(crate) fn gap_ms_since(&self, from_ns: u64) -> u64 {
+        let ends_later = |gap: &quorate_bench::Gap| gap.from_ns + gap.ms * 1_000_000 >= from_ns;
+        self.progress.gaps().into_iter().filter(ends_later).map(|gap| gap.ms).max().unwrap_or(0)
+    }
+
+    /// Stops the clients without a last look.
+    pub(crate) fn abandon(&mut self) {
+        self.progress.stop();
+        for witness in &mut self.witnesses {
+            if let Some(thread) = witness.thread.take() {
+                // What went wrong before is what matters.
+                let _ = thread.join();
+            }
+        }
+    }
+
+    /// Stops the clients, looks at everything a last time and judges. The exit code, and what the clients saw.
+    pub(crate) fn finish(mut self, cluster: &Cluster) -> Result<(u8, Value)> {
+        self.progress.stop();
+        let (mut code, mut verdicts, mut reports) = (0, Vec::new(), Vec::new());
+        for witness in &mut self.witnesses {
+            let thread = witness.thread.take().context("a witness has only one thread")?;
+            reports.push(thread.join().map_err(|_| failure(1, "a thread of the load generator panicked"))??);
+            witness.options.addresses = cluster.addresses();
+            let last =
+                quorate_bench::finish(&witness.options, &witness.spec, witness.last_client, STEP_WAIT)?;
+            let mut records =
+                std::mem::take(&mut *witness.records.lock().unwrap_or_else(PoisonError::into_inner));
+            records.extend(last);
+            let (worst, told) = judge(cluster.dir(), &witness.spec, &records)?;
+            code = if worst == 1 || code == 1 { 1 } else { code.max(worst) };
+            verdicts.extend(told);
+        }
+        let sum = |field: fn(&Report) -> u64| reports.iter().map(field).sum::<u64>();
+        let nonsense = sum(|report| report.counts.nonsense);
+        if nonsense > 0 {
+            code = 1;
+        }
+        let clients = json!({
+            "done": sum(|report| report.counts.done),
+            "refused": sum(|report| report.counts.refused),
+            "aborted": sum(|report| report.counts.aborted),
+            "unknown": sum(|report| report.counts.unknown),
+            "nonsense": nonsense,
+            "broken": sum(|report| report.counts.broken),
+            "gap_ms_max": self.progress.longest_gap().as_millis() as u64,
+            "seconds": self.progress.elapsed().as_secs(),
+            "workloads": reports,
+            "verdicts": verdicts,
+        });
+        Ok((code, clients))
+    }
+}
+
+/// Writes the history down and judges it for what its workload promises.
+fn judge(dir: &Path, spec: &Spec, records: &[Record]) -> Result<(u8, Vec<Value>)> {
+    let path = write(dir, spec.kind, records)?;
+    let history =
+        History::from_records(records.iter().cloned()).context("the clients' records are no history")?;
+    let (mut worst, mut told) = (0, Vec::new());
+    for property in Workload::new(spec.clone())?.checks() {
+        let report = quorate_checker::check(&history, *property);
+        let code = check::code(&report);
+        worst = if code == 1 || worst == 1 { 1 } else { code.max(worst) };
+        let mut value = check::describe(&path, &report);
+        value["workload"] = spec.kind.name().into();
+        told.push(value);
+    }
+    Ok((worst, told))
+}
+
+fn write(dir: &Path, kind: Kind, records: &[Record]) -> Result<PathBuf> {
+    let path = dir.join(format!("history-{}.jsonl", kind.name()));
+    let mut out =
+        BufWriter::new(File::create(&path).with_context(|| format!("cannot create {}", path.display()))?);
+    for record in records {
+        serde_json::to_writer(&mut out, record)?;
+        out.write_all(b"\n")?;
+    }
+    out.flush()?;
+    Ok(path)
+}

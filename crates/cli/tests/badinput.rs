@@ -1,0 +1,167 @@
+//! What strangers may send to each door: one connection suffers, the node and everybody else do not.
+
+mod common;
+
+use std::net::Shutdown;
+
+use common::{Cluster, Raw, until};
+use serde_json::Value;
+
+/// A client that must notice nothing, and the process that must stay the same.
+struct Bystander<'a> {
+    cluster: &'a Cluster,
+    client: Raw,
+    pid: Value,
+}
+
+impl<'a> Bystander<'a> {
+    fn of(cluster: &'a Cluster) -> Bystander<'a> {
+        let pid = cluster.status()["nodes"][0]["pid"].clone();
+        Bystander { cluster, client: cluster.connect(1, "client"), pid }
+    }
+
+    #[track_caller]
+    fn is_unharmed(&mut self) {
+        self.client.send("*3\r\n$3\r\nSET\r\n$1\r\na\r\n$1\r\n1\r\n*2\r\n$3\r\nGET\r\n$1\r\na\r\n");
+        self.client.expect("+OK\r\n$1\r\n1\r\n");
+        assert_eq!(self.cluster.status()["nodes"][0]["pid"], self.pid);
+    }
+}
+
+#[test]
+fn the_client_door() {
+    let cluster = Cluster::up(1, &[]);
+    let mut bystander = Bystander::of(&cluster);
+    let garbage: [&[u8]; 8] = [
+        b"*-5\r\n",
+        b"*99999999999999999999\r\n",
+        b"*1\r\n$-3\r\n",
+        b"*1\r\n$999999999999\r\n",
+        b"*3\r\n+OK\r\n",
+        b"*1\r\n$3\r\nPINGPING\r\n",
+        b"$5\r\nhello\r\n\x00\xff\xfe",
+        b"GET / HTTP/1.1\r\nHost: x\r\n\r\n",
+    ];
+    for bytes in garbage {
+        let mut stranger = cluster.connect(1, "client");
+        stranger.send(bytes);
+        stranger.stream.shutdown(Shutdown::Write).expect("open");
+        let _ = stranger.rest();
+        bystander.is_unharmed();
+    }
+    // A word that never ends is refused long before it fills the memory.
+    let mut stranger = cluster.connect(1, "client");
+    for _ in 0..64 {
+        stranger.send(vec![b'x'; 64 << 10]);
+    }
+    stranger.stream.shutdown(Shutdown::Write).ok();
+    assert!(stranger.rest().starts_with("-ERR"), "told before it is closed, or cut off");
+    bystander.is_unharmed();
+}
+
+#[test]
+fn the_peer_door() {
+    let cluster = Cluster::up(3, &[]);
+    let mut bystander = Bystander::of(&cluster);
+    let frame = |length: u32| [&length.to_le_bytes()[..], &[7; 60]].concat();
+    let garbage = [
+        b"GET / HTTP/1.1\r\n\r\n".to_vec(),
+        vec![0; 4096],
+        vec![0xff; 4096],
+        frame(60),
+        frame(u32::MAX),
+        frame(0),
+    ];
+    for bytes in garbage {
+        let mut stranger = cluster.connect(1, "peer");
+        stranger.send(&bytes);
+        stranger.stream.shutdown(Shutdown::Write).ok();
+        let _ = stranger.rest();
+        bystander.is_unharmed();
+    }
+    let status = cluster.status();
+    assert!(
+        status["nodes"].as_array().expect("nodes").iter().all(|node| node["report"]["node"]["ready"] == true)
+    );
+}
+
+#[test]
+fn the_admin_door() {
+    let cluster = Cluster::up(1, &[]);
+    let mut bystander = Bystander::of(&cluster);
+    let json = "Content-Type: application/json\r\n";
+    let post = |path: &str, headers: &str, body: &str| {
+        format!(
+            "POST {path} HTTP/1.1\r\nHost: x\r\nConnection: close\r\n{headers}Content-Length: {}\r\n\r\n{body}",
+            body.len()
+        )
+    };
+    let cases = [
+        ("GET /nowhere HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".to_owned(), " 404 "),
+        ("GET /members HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n".to_owned(), " 405 "),
+        (post("/members", "", "{}"), " 415 "),
+        (post("/members", json, "{"), " 400 "),
+        (post("/members", json, "{\"add\":[],\"subtract\":[]}"), " 400 "),
+        (post("/members", json, &"x".repeat(1 << 20)), " 413 "),
+        (post("/members", json, "{\"remove\":[1]}"), " 409 "),
+        (post("/log-level", json, "{\"filter\":\"a=b=c\"}"), " 400 "),
+    ];
+    for (request, expected) in cases {
+        let mut stranger = cluster.connect(1, "admin");
+        stranger.send(&request);
+        let answer = stranger.rest();
+        let head = answer.lines().next().unwrap_or_default().to_owned();
+        let start: String = request.chars().take(60).collect();
+        assert!(head.contains(expected), "{start:?}: {head}");
+        bystander.is_unharmed();
+    }
+    let mut stranger = cluster.connect(1, "admin");
+    stranger.send(vec![0xff; 10_000]);
+    stranger.stream.shutdown(Shutdown::Write).ok();
+    let _ = stranger.rest();
+    bystander.is_unharmed();
+}
+
+#[test]
+fn connections_that_say_nothing_or_too_many() {
+    let cluster = Cluster::up(1, &["--set", "limits.connections_max=60", "--set", "limits.idle_ms=1500"]);
+    let idle: Vec<Raw> = (0..50).map(|_| cluster.connect(1, "client")).collect();
+    let mut bystander = Bystander::of(&cluster);
+    bystander.is_unharmed();
+    let mut crowd: Vec<Raw> = (0..30).map(|_| cluster.connect(1, "client")).collect();
+    let turned_away = crowd.iter_mut().filter_map(|stranger| {
+        stranger.send("PING\r\n");
+        let mut bytes = [0; 5];
+        std::io::Read::read(&mut stranger.stream, &mut bytes).ok().map(|_| bytes)
+    });
+    assert!(turned_away.filter(|bytes| bytes == b"-ERR ").count() >= 20);
+    bystander.is_unharmed();
+    // The silent ones are closed one day; who speaks stays.
+    let connections = || cluster.status()["nodes"][0]["report"]["host"]["clients"]["connections"].as_u64();
+    until("the idle connections are closed", || {
+        bystander.is_unharmed();
+        connections() == Some(1)
+    });
+    drop((idle, crowd));
+}
+
+#[test]
+fn a_client_that_does_not_read() {
+    // What one connection can pin: so many answers of the largest value, beside those that wait.
+    let cluster =
+        Cluster::up(1, &["--set", "limits.pipeline_max=32", "--set", "limits.output_hard_bytes=48 MiB"]);
+    let mut bystander = Bystander::of(&cluster);
+    let value = "x".repeat(1 << 20);
+    let mut writer = cluster.connect(1, "client");
+    writer.send(format!("*3\r\n$3\r\nSET\r\n$3\r\nbig\r\n${}\r\n{value}\r\n", value.len()));
+    writer.expect("+OK\r\n");
+    let mut slow = cluster.connect(1, "client");
+    slow.stream.set_write_timeout(Some(std::time::Duration::from_millis(200))).expect("a socket");
+    // Two gigabytes of answers are asked for, and none is read.
+    slow.send("*2\r\n$3\r\nGET\r\n$3\r\nbig\r\n".repeat(2_000));
+    for _ in 0..20 {
+        bystander.is_unharmed();
+    }
+    let memory = cluster.status()["nodes"][0]["report"]["process"]["peak_bytes"].as_u64().expect("a number");
+    assert!(memory < 300 << 20, "{} MiB", memory >> 20);
+}

@@ -1,0 +1,167 @@
+//! The program under test, clusters it starts, and raw connections to them.
+
+#![allow(dead_code, reason = "each test program uses its own part of this")]
+
+use std::io::{Read as _, Write as _};
+use std::net::TcpStream;
+use std::path::PathBuf;
+use std::process::{Command, Output};
+use std::time::{Duration, Instant};
+
+use serde_json::Value;
+
+/// Longest wait for anything in a test.
+pub(crate) const PATIENCE: Duration = Duration::from_secs(60);
+const LOOK_EVERY: Duration = Duration::from_millis(10);
+
+/// Polls until `condition` holds.
+pub(crate) fn until(what: &str, mut condition: impl FnMut() -> bool) {
+    let give_up = Instant::now() + PATIENCE;
+    while !condition() {
+        assert!(Instant::now() < give_up, "waited too long until {what}");
+        std::thread::sleep(LOOK_EVERY);
+    }
+}
+
+/// The program with these arguments.
+pub(crate) fn quorate(arguments: &[&str]) -> Command {
+    let mut command = Command::new(env!("CARGO_BIN_EXE_quorate"));
+    command.args(arguments);
+    // The tests must not depend on what whoever runs them has set.
+    for (name, _) in std::env::vars().filter(|(name, _)| name.starts_with("QUORATE_")) {
+        command.env_remove(name);
+    }
+    command
+}
+
+/// Runs the program to its end.
+pub(crate) fn run(arguments: &[&str]) -> Ended {
+    Ended::of(quorate(arguments).output().expect("the program starts"))
+}
+
+/// What a run of the program came to.
+pub(crate) struct Ended {
+    pub(crate) code: i32,
+    pub(crate) out: String,
+    pub(crate) err: String,
+}
+
+impl Ended {
+    pub(crate) fn of(output: Output) -> Ended {
+        let text = |bytes: &[u8]| String::from_utf8_lossy(bytes).into_owned();
+        Ended {
+            code: output.status.code().unwrap_or(-1),
+            out: text(&output.stdout),
+            err: text(&output.stderr),
+        }
+    }
+
+    /// Its output, if it succeeded.
+    #[track_caller]
+    pub(crate) fn ok(self) -> String {
+        assert_eq!(self.code, 0, "{}\n{}", self.out, self.err);
+        self.out
+    }
+
+    /// Its output as JSON, if it succeeded.
+    #[track_caller]
+    pub(crate) fn json(self) -> Value {
+        serde_json::from_str(&self.ok()).expect("JSON")
+    }
+
+    /// Asserts that it failed so, with words like these.
+    #[track_caller]
+    pub(crate) fn fails(self, code: i32, words: &str) {
+        assert_eq!(self.code, code, "{}\n{}", self.out, self.err);
+        assert!(self.err.contains(words), "no `{words}` in: {}", self.err);
+    }
+}
+
+/// A local cluster, taken down when it goes out of scope.
+pub(crate) struct Cluster {
+    _temp: tempfile::TempDir,
+    pub(crate) data: PathBuf,
+}
+
+impl Cluster {
+    /// Starts so many nodes on free ports.
+    #[track_caller]
+    pub(crate) fn up(nodes: u64, more: &[&str]) -> Cluster {
+        let temp = tempfile::tempdir().expect("a directory");
+        let cluster = Cluster { data: temp.path().join("data"), _temp: temp };
+        let nodes = nodes.to_string();
+        let mut words = vec!["up", "--detach", "--base-port", "0", "--nodes", &nodes];
+        words.extend(more);
+        cluster.run(&words).ok();
+        cluster
+    }
+
+    /// Runs the program for this cluster.
+    pub(crate) fn run(&self, arguments: &[&str]) -> Ended {
+        let mut words = arguments.to_vec();
+        words.extend(["--data", self.path()]);
+        run(&words)
+    }
+
+    pub(crate) fn path(&self) -> &str {
+        self.data.to_str().expect("UTF-8")
+    }
+
+    pub(crate) fn status(&self) -> Value {
+        self.run(&["status", "--output", "json"]).json()
+    }
+
+    /// The address of a node's door: `client`, `peer` or `admin`.
+    pub(crate) fn door(&self, node: usize, door: &str) -> String {
+        let text = std::fs::read_to_string(self.data.join("cluster.json")).expect("a manifest");
+        let manifest: Value = serde_json::from_str(&text).expect("JSON");
+        manifest["nodes"][node - 1]["endpoints"][door].as_str().expect("an address").to_owned()
+    }
+
+    /// A raw connection to a node's door.
+    pub(crate) fn connect(&self, node: usize, door: &str) -> Raw {
+        let stream = TcpStream::connect(self.door(node, door)).expect("the door is open");
+        stream.set_read_timeout(Some(PATIENCE)).expect("a socket");
+        Raw { stream }
+    }
+}
+
+impl Drop for Cluster {
+    fn drop(&mut self) {
+        let ended = self.run(&["down"]);
+        if ended.code != 0 && !std::thread::panicking() {
+            panic!("down failed: {}", ended.err);
+        }
+    }
+}
+
+/// A connection without any protocol.
+pub(crate) struct Raw {
+    pub(crate) stream: TcpStream,
+}
+
+impl Raw {
+    /// Sends bytes; a door that has closed already is as good.
+    pub(crate) fn send(&mut self, bytes: impl AsRef<[u8]>) {
+        let _ = self.stream.write_all(bytes.as_ref());
+    }
+
+    #[track_caller]
+    pub(crate) fn expect(&mut self, text: &str) {
+        let mut bytes = vec![0; text.len()];
+        self.stream.read_exact(&mut bytes).expect("an answer");
+        assert_eq!(String::from_utf8_lossy(&bytes), text);
+    }
+
+    /// Everything up to the end that the other side makes.
+    #[track_caller]
+    pub(crate) fn rest(&mut self) -> String {
+        let mut bytes = Vec::new();
+        match self.stream.read_to_end(&mut bytes) {
+            Ok(_) => {}
+            Err(error) if error.kind() == std::io::ErrorKind::ConnectionReset => {}
+            Err(error) => panic!("the other side did not close: {error}"),
+        }
+        String::from_utf8_lossy(&bytes).into_owned()
+    }
+}

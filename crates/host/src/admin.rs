@@ -1,0 +1,313 @@
+//! The operators' door: HTTP on threads of its own.
+//!
+//! It asks the loop for a picture of the node where it needs one, at most every quarter of a second, so that
+//! watching a node costs it next to nothing.
+
+mod page;
+
+use std::io::Read as _;
+use std::net::TcpListener;
+use std::sync::{Arc, Mutex, PoisonError};
+use std::thread;
+use std::time::{Duration, Instant};
+
+use quorate_kernel::NodeId;
+use quorate_node::{AdminOutcome, AdminRequest, Member, Status};
+use serde::{Deserialize, Serialize, de::DeserializeOwned};
+use tiny_http::{Header, Method, Request, Response, Server};
+
+use crate::config::Admin as Config;
+use crate::control::Handle;
+use crate::metrics;
+use crate::process::Usage;
+use crate::stats::{HostStats, Snapshot};
+
+/// Sets the levels that are logged; an error says what is wrong with the filter.
+pub type SetLogFilter = Arc<dyn Fn(&str) -> Result<(), String> + Send + Sync>;
+
+/// Threads that answer.
+const WORKERS: usize = 4;
+/// How old a picture may be.
+const PICTURE_AGE_MAX: Duration = Duration::from_millis(250);
+/// How long the loop may take to give one.
+const PICTURE_WAIT: Duration = Duration::from_secs(2);
+/// A loop that has not turned for so long is not alive.
+const SILENCE_MAX: Duration = Duration::from_secs(10);
+
+type Reply = Response<std::io::Cursor<Vec<u8>>>;
+
+/// The door and its threads; dropping it closes the door.
+pub(crate) struct Admin {
+    server: Arc<Server>,
+}
+
+impl std::fmt::Debug for Admin {
+    fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
+        f.debug_struct("Admin").finish_non_exhaustive()
+    }
+}
+
+impl Drop for Admin {
+    fn drop(&mut self) {
+        // Nobody waits for the workers: one may be reading from somebody who sends nothing.
+        for _ in 0..WORKERS {
+            self.server.unblock();
+        }
+    }
+}
+
+/// What every worker needs.
+struct Desk {
+    handle: Handle,
+    config: Config,
+    set_log_filter: Option<SetLogFilter>,
+    /// The newest picture; it is locked while a new one is asked for, so that many watchers ask once.
+    picture: Mutex<Option<(Instant, Arc<Snapshot>)>>,
+}
+
+impl Admin {
+    /// Opens the door on a socket that listens already.
+    pub(crate) fn open(
+        listener: TcpListener,
+        handle: Handle,
+        config: Config,
+        set_log_filter: Option<SetLogFilter>,
+    ) -> std::io::Result<Admin> {
+        let server = Server::from_listener(listener, None).map_err(std::io::Error::other)?;
+        let server = Arc::new(server);
+        let desk = Arc::new(Desk { handle, config, set_log_filter, picture: Mutex::new(None) });
+        let admin = Admin { server };
+        for _ in 0..WORKERS {
+            let (server, desk) = (Arc::clone(&admin.server), Arc::clone(&desk));
+            thread::Builder::new().name("admin".into()).spawn(move || {
+                while let Ok(mut request) = server.recv() {
+                    let reply = desk.answer(&mut request);
+                    // Whoever asked may have gone.
+                    let _ = request.respond(reply);
+                }
+            })?;
+        }
+        Ok(admin)
+    }
+}
+
+/// What `/status` tells.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+pub struct StatusReport {
+    /// The node's view of itself.
+    pub node: Status,
+    /// Its driver's view of it.
+    pub host: HostStats,
+    /// What the process uses.
+    pub process: Usage,
+    /// The version of the program.
+    pub version: String,
+}
+
+/// Body of `POST /members`.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct MembersBody {
+    /// Nodes that are to hold copies.
+    #[serde(default)]
+    pub add: Vec<Member>,
+    /// Nodes that are to leave.
+    #[serde(default)]
+    pub remove: Vec<NodeId>,
+}
+
+/// Body of `POST /leadership`.
+#[derive(Debug, Clone, Default, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LeadershipBody {
+    /// To whom; nobody: to the member best prepared.
+    #[serde(default)]
+    pub to: Option<NodeId>,
+}
+
+/// Body of `POST /log-level`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct LogBody {
+    /// Such as `info` or `warn,quorate_host=debug`.
+    pub filter: String,
+}
+
+/// What the `POST` paths answer.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct OutcomeReport {
+    /// `done`, `refused` (nothing was changed) or `unknown` (look before trying again).
+    pub outcome: String,
+    /// Why, unless it is done.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub reason: Option<String>,
+}
+
+fn header(name: &str, value: &str) -> Header {
+    match Header::from_bytes(name, value) {
+        Ok(header) => header,
+        Err(()) => panic!("a header of ours is well formed: {name}"),
+    }
+}
+
+fn text(code: u16, content_type: &str, body: String) -> Reply {
+    Response::from_data(body).with_status_code(code).with_header(header("Content-Type", content_type))
+}
+
+fn json<T: Serialize>(code: u16, value: &T) -> Reply {
+    match serde_json::to_string(value) {
+        Ok(body) => text(code, "application/json", body + "\n"),
+        Err(error) => text(500, "application/json", format!("{{\"error\":\"{error}\"}}\n")),
+    }
+}
+
+fn error(code: u16, reason: impl Into<String>) -> Reply {
+    json(code, &serde_json::json!({ "error": reason.into() }))
+}
+
+/// The paths and the method each takes.
+const PATHS: [(&str, Method); 8] = [
+    ("/", Method::Get),
+    ("/metrics", Method::Get),
+    ("/health/live", Method::Get),
+    ("/health/ready", Method::Get),
+    ("/status", Method::Get),
+    ("/members", Method::Post),
+    ("/leadership", Method::Post),
+    ("/log-level", Method::Post),
+];
+
+impl Desk {
+    fn answer(&self, request: &mut Request) -> Reply {
+        let path = request.url().split('?').next().unwrap_or_default().to_owned();
+        let Some((path, method)) = PATHS.iter().find(|(known, _)| *known == path) else {
+            let known: Vec<_> = PATHS.iter().map(|(path, _)| *path).collect();
+            return error(404, format!("there is no such path; there are {}", known.join(" ")));
+        };
+        let is_head = *method == Method::Get && *request.method() == Method::Head;
+        if request.method() != method && !is_head {
+            let reply = error(405, format!("{path} takes {method} only"));
+            return reply.with_header(header("Allow", method.as_str()));
+        }
+        match *path {
+            "/" => self.with_picture(|picture| text(200, "text/html; charset=utf-8", page::render(picture))),
+            "/metrics" => self.with_picture(|picture| {
+                let body = metrics::render(picture, Usage::now());
+                text(200, "application/openmetrics-text; version=1.0.0; charset=utf-8", body)
+            }),
+            "/health/live" => self.live(),
+            "/health/ready" => self.with_picture(ready),
+            "/status" => self.with_picture(|picture| json(200, &report(picture))),
+            "/members" => self.posted(request, |desk, body: MembersBody| {
+                if body.add.is_empty() && body.remove.is_empty() {
+                    return error(400, "name members to `add` or node ids to `remove`");
+                }
+                desk.ask(AdminRequest::ChangeMembers { add: body.add, remove: body.remove })
+            }),
+            "/leadership" => self.posted(request, |desk, body: LeadershipBody| {
+                desk.ask(AdminRequest::TransferLeadership { to: body.to })
+            }),
+            _ => self.posted(request, Desk::set_log_filter),
+        }
+    }
+
+    fn live(&self) -> Reply {
+        let silence = self.handle.silence();
+        if silence < SILENCE_MAX {
+            return json(200, &serde_json::json!({ "live": true }));
+        }
+        error(503, format!("the loop has not turned for {} seconds", silence.as_secs()))
+    }
+
+    fn set_log_filter(&self, body: LogBody) -> Reply {
+        let Some(set) = &self.set_log_filter else {
+            return error(501, "this program was started without levels that can be changed");
+        };
+        match set(&body.filter) {
+            Ok(()) => json(200, &OutcomeReport { outcome: "done".into(), reason: None }),
+            Err(reason) => error(400, format!("`{}` is not a filter: {reason}", body.filter)),
+        }
+    }
+
+    /// Reads the body and hands it on.
+    fn posted<T: DeserializeOwned>(
+        &self,
+        request: &mut Request,
+        then: impl FnOnce(&Desk, T) -> Reply,
+    ) -> Reply {
+        // A page in a browser cannot send this type to another origin without asking first.
+        let is_json = request.headers().iter().any(|header| {
+            header.field.equiv("Content-Type") && header.value.as_str().starts_with("application/json")
+        });
+        if !is_json {
+            return error(415, "send a JSON body with the header Content-Type: application/json");
+        }
+        let bytes_max = self.config.body_bytes_max.get();
+        let mut body = Vec::new();
+        let too_long = request.body_length().is_some_and(|bytes| bytes > bytes_max) || {
+            let read = request.as_reader().take(bytes_max as u64 + 1).read_to_end(&mut body);
+            if let Err(reason) = read {
+                return error(400, format!("the body could not be read: {reason}"));
+            }
+            body.len() > bytes_max
+        };
+        if too_long {
+            return error(413, format!("the body is longer than the limit of {bytes_max} bytes"));
+        }
+        match serde_json::from_slice(&body) {
+            Ok(value) => then(self, value),
+            Err(reason) => error(400, format!("the body is not what this path takes: {reason}")),
+        }
+    }
+
+    fn ask(&self, request: AdminRequest) -> Reply {
+        let wait = Duration::from_millis(self.config.request_ms);
+        let (code, outcome, reason) = match self.handle.admin(request, wait) {
+            Some(AdminOutcome::Done) => (200, "done", None),
+            Some(AdminOutcome::Refused(reason)) => (409, "refused", Some(reason)),
+            Some(AdminOutcome::Unknown(reason)) => (504, "unknown", Some(reason)),
+            None => (
+                504,
+                "unknown",
+                Some("the node has not told the end in time: look before trying again".into()),
+            ),
+        };
+        json(code, &OutcomeReport { outcome: outcome.into(), reason })
+    }
+
+    fn with_picture(&self, then: impl FnOnce(&Snapshot) -> Reply) -> Reply {
+        match self.picture() {
+            Some(picture) => then(&picture),
+            None => error(503, "the node's loop does not answer"),
+        }
+    }
+
+    fn picture(&self) -> Option<Arc<Snapshot>> {
+        let mut kept = self.picture.lock().unwrap_or_else(PoisonError::into_inner);
+        if let Some((taken, picture)) = &*kept
+            && taken.elapsed() < PICTURE_AGE_MAX
+        {
+            return Some(Arc::clone(picture));
+        }
+        let picture = Arc::new(self.handle.snapshot(PICTURE_WAIT)?);
+        *kept = Some((Instant::now(), Arc::clone(&picture)));
+        Some(picture)
+    }
+}
+
+fn ready(picture: &Snapshot) -> Reply {
+    if picture.node.ready && !picture.host.stopping {
+        return json(200, &serde_json::json!({ "ready": true }));
+    }
+    let what = if picture.host.stopping { "stopping" } else { picture.node.role.as_str() };
+    error(503, format!("the node does not serve strict requests now: it is {what}"))
+}
+
+fn report(picture: &Snapshot) -> StatusReport {
+    StatusReport {
+        node: picture.node.clone(),
+        host: picture.host.clone(),
+        process: Usage::now(),
+        version: env!("CARGO_PKG_VERSION").into(),
+    }
+}

@@ -1,0 +1,105 @@
+//! The console: one plain page, made here, that needs nothing from anywhere else.
+
+use std::fmt::Write as _;
+
+use crate::stats::Snapshot;
+
+const STYLE: &str = "body{font:15px system-ui,sans-serif;margin:2em auto;max-width:60em;padding:0 1em}\
+                     table{border-collapse:collapse;margin:1em 0}td,th{padding:.25em 1em .25em 0;text-align:left}\
+                     th{font-weight:600}td.n{text-align:right}.ok{color:#176d2c}.no{color:#a11}";
+
+/// Text as it may stand in a page.
+fn escape(text: &str) -> String {
+    let mut safe = String::with_capacity(text.len());
+    for letter in text.chars() {
+        match letter {
+            '&' => safe.push_str("&amp;"),
+            '<' => safe.push_str("&lt;"),
+            '>' => safe.push_str("&gt;"),
+            '"' => safe.push_str("&quot;"),
+            other => safe.push(other),
+        }
+    }
+    safe
+}
+
+/// The page for one picture.
+pub(super) fn render(picture: &Snapshot) -> String {
+    let mut page = String::new();
+    // Writing to a string does not fail.
+    let _ = write(&mut page, picture);
+    page
+}
+
+fn write(page: &mut String, picture: &Snapshot) -> std::fmt::Result {
+    let (node, host) = (&picture.node, &picture.host);
+    let (class, state) = if node.ready { ("ok", "serves") } else { ("no", "does not serve") };
+    write!(
+        page,
+        "<!doctype html><html lang=en><meta charset=utf-8><meta http-equiv=refresh content=3>\
+         <title>Quorate node {id}</title><style>{STYLE}</style>\
+         <h1>Node {id}</h1><p class={class}>{role}, {state}</p>",
+        id = node.id,
+        role = escape(&node.role),
+    )?;
+    members(page, picture)?;
+    let numbers = [
+        (
+            "Log entries: applied / chosen / last",
+            format!("{} / {} / {}", node.log_applied, node.log_chosen, node.log_last),
+        ),
+        ("Keys", node.keys.to_string()),
+        ("Store", mebibytes(host.store_bytes)),
+        ("Log on disk", mebibytes(host.log_bytes)),
+        ("Free on the disk", mebibytes(host.free_bytes)),
+        ("Sync of the log, average", format!("{} us", host.sync_average_us)),
+        ("Client connections", host.clients.connections.to_string()),
+        ("Commands", host.clients.commands.to_string()),
+        ("Requests under way", host.clients.in_flight.to_string()),
+        ("Peers connected", host.peers.connected.to_string()),
+        ("Up for", format!("{} s", host.uptime_ms / 1_000)),
+    ];
+    page.push_str("<table>");
+    for (name, value) in numbers {
+        write!(page, "<tr><th>{name}<td class=n>{value}")?;
+    }
+    page.push_str("</table><p>");
+    for path in ["/status", "/metrics", "/health/live", "/health/ready"] {
+        write!(page, "<a href={path}>{path}</a> ")?;
+    }
+    page.push_str("</html>\n");
+    Ok(())
+}
+
+fn members(page: &mut String, picture: &Snapshot) -> std::fmt::Result {
+    let node = &picture.node;
+    write!(
+        page,
+        "<h2>Members, list {}</h2><table><tr><th>Node<th>Clients<th>Peers<th>Operators<th>",
+        node.epoch
+    )?;
+    for member in &node.members {
+        let ends = &member.endpoints;
+        let leads = if node.believed_leader == Some(member.id) { "leads" } else { "" };
+        let (client, peer, admin) = (escape(&ends.client), escape(&ends.peer), escape(&ends.admin));
+        write!(
+            page,
+            "<tr><td>{}<td>{client}<td>{peer}<td><a href=\"http://{admin}/\">{admin}</a><td>{leads}",
+            member.id
+        )?;
+    }
+    page.push_str("</table>");
+    Ok(())
+}
+
+fn mebibytes(bytes: u64) -> String {
+    format!("{:.1} MiB", bytes as f64 / f64::from(1 << 20))
+}
+
+#[cfg(test)]
+mod tests {
+    #[test]
+    fn text_of_others_stays_text() {
+        assert_eq!(super::escape("<a href=\"x\">&"), "&lt;a href=&quot;x&quot;&gt;&amp;");
+    }
+}

@@ -1,0 +1,254 @@
+//! The configuration of a node: one tree, each field documented once, for the reader of this file, for rustdoc and
+//! for `quorate config default` alike.
+
+mod load;
+mod macros;
+mod validate;
+
+use std::fmt;
+
+use serde::{Deserialize, Serialize};
+
+use macros::{document, section};
+
+pub use load::{ConfigError, ENVIRONMENT_PREFIX, Fields};
+
+/// How much an acknowledged write may cost, and what it survives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Durability {
+    /// Nothing is acknowledged before it is on disk. Survives the loss of power of every machine at once.
+    #[default]
+    Disk,
+    /// Written to the operating system at once and to disk every so often. Survives the death of any process, and
+    /// the loss of power of a minority of the machines; after the loss of all of them the last interval may be gone.
+    Interval,
+    /// Nothing is written to disk. A node that restarts comes back as a new, empty one.
+    Memory,
+}
+
+/// A number of bytes, in the file either a plain number or a string such as `"64 MiB"`.
+#[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+#[serde(try_from = "load::BytesText", into = "load::BytesText")]
+pub struct ByteCount(pub u64);
+
+impl ByteCount {
+    /// So many KiB.
+    pub const fn kib(count: u64) -> ByteCount {
+        ByteCount(count << 10)
+    }
+
+    /// So many MiB.
+    pub const fn mib(count: u64) -> ByteCount {
+        ByteCount(count << 20)
+    }
+
+    /// As a length in memory.
+    pub fn get(self) -> usize {
+        usize::try_from(self.0).unwrap_or(usize::MAX)
+    }
+}
+
+impl fmt::Debug for ByteCount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+impl fmt::Display for ByteCount {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        let units = [(1_u64 << 30, "GiB"), (1 << 20, "MiB"), (1 << 10, "KiB")];
+        match units.into_iter().find(|(unit, _)| self.0 >= *unit && self.0.is_multiple_of(*unit)) {
+            Some((unit, name)) => write!(f, "{} {name}", self.0 / unit),
+            None => write!(f, "{}", self.0),
+        }
+    }
+}
+
+section! {
+    /// Where this node listens. An address is `host:port`; port 0 lets the system choose; empty closes the door.
+    pub struct Listen {
+        /// Redis clients, every key on every node. Loopback by default because there is no password yet: an address
+        /// that others can reach hands them the data; one they cannot reach leaves them outside.
+        client: String = "127.0.0.1:6379".into(),
+        /// Other nodes. Whoever reaches it can speak as a node: keep it inside the network of the cluster.
+        peer: String = "127.0.0.1:7379".into(),
+        /// Operators: console, metrics, health, members. Whoever reaches it can change the cluster.
+        admin: String = "127.0.0.1:8379".into(),
+    }
+}
+
+section! {
+    /// The addresses that others are told. Empty: the address listened on, which is right unless that is 0.0.0.0 or
+    /// lies behind a translation of addresses.
+    pub struct Advertise {
+        /// For Redis clients, as host:port.
+        client: String = String::new(),
+        /// For other nodes, as host:port. A wrong one lets this node speak but never be answered.
+        peer: String = String::new(),
+        /// For operators, as host:port.
+        admin: String = String::new(),
+    }
+}
+
+section! {
+    /// What this node belongs to.
+    pub struct Cluster {
+        /// Peer addresses of nodes whose cluster this node joins; one that answers is enough. Empty on a node that has
+        /// never run: it starts a cluster of its own. Not needed any more once the node is a member.
+        join: Vec<String> = Vec::new(),
+        /// Directory for the log, the store and the node's identity. Losing it makes the node a new one; sharing it is
+        /// refused.
+        data: String = "quorate-data".into(),
+        /// First members of a new cluster, the same list on each of them: "ID@PEER" or "ID@PEER/CLIENT/ADMIN", with
+        /// addresses as host:port. Matters only to a node that has never run. Empty: this node founds alone, or joins.
+        members: Vec<String> = Vec::new(),
+        /// Id of a node that has never run; 0: drawn at random. An id that another node has or had breaks the cluster.
+        node: u64 = 0,
+        /// Id of the new cluster, in hexadecimal. Empty: drawn at random, or taken from the list of first members.
+        id: String = String::new(),
+    }
+}
+
+section! {
+    /// What an acknowledgement is worth.
+    pub struct Durable {
+        /// "disk", "interval" or "memory". "disk" costs a sync of the disk per batch of writes. With "interval", losing
+        /// power everywhere loses up to interval_ms of acknowledged writes; with "memory", all of them.
+        mode: Durability = Durability::Disk,
+        /// Milliseconds between syncs in mode "interval". Small: as slow as "disk"; large: more to lose.
+        interval_ms: u64 = 100,
+        /// Microseconds a sync may take on average before it moves from the event loop to a thread beside it. Too
+        /// large: a slow disk holds up reads and heartbeats; 0: always beside it, about a fifth fewer writes on fast disks.
+        inline_us_max: u64 = 2_000,
+        /// Free space below which writes are refused, so that the log can still be cleaned up. Too small: the disk runs full
+        /// and the node stops; too large: writes are refused on a disk with room.
+        reserve_bytes: ByteCount = ByteCount::mib(256),
+    }
+}
+
+section! {
+    /// The store on disk.
+    pub struct Storage {
+        /// Memory for writes that are not in a table on disk yet. Small: many small tables; large: more to replay after a
+        /// restart.
+        memtable_bytes: ByteCount = ByteCount::mib(32),
+        /// Memory for blocks of tables. Small: reads go to the disk; large: less memory for everything else.
+        cache_bytes: ByteCount = ByteCount::mib(64),
+    }
+}
+
+section! {
+    /// Clocks of the protocols.
+    pub struct Timing {
+        /// Milliseconds between a leader's heartbeats. Small: more messages when idle; large: followers doubt later.
+        heartbeat_ms: u64 = 50,
+        /// Milliseconds without a heartbeat after which a follower stands for election (a random extra is added). Too small:
+        /// elections because of a hiccup; too large: a longer gap in writes when a leader dies. The same on all members.
+        election_ms: u64 = 300,
+        /// Milliseconds for which followers bind themselves to a leader, so that it may answer reads alone. At most
+        /// election_ms; the same on all members; needs clocks whose rates differ by less than 1 %. 0: no leases, and a
+        /// round trip more per batch of reads.
+        lease_ms: u64 = 200,
+        /// Milliseconds after which a request is given up. Too small: UNKNOWN under load; too large: clients wait.
+        request_ms: u64 = 5_000,
+        /// Milliseconds that an orderly stop may take. Too small: leadership is not handed over.
+        stop_ms: u64 = 5_000,
+    }
+}
+
+section! {
+    /// What clients may take. Each limit has a stated answer; none lets memory grow without bound.
+    pub struct Limits {
+        /// Connections of clients; further ones read "-ERR max number of clients reached". Too large: the process runs out of
+        /// file descriptors, which also hurts peers.
+        connections_max: usize = 10_000,
+        /// Milliseconds after which a silent connection is closed; 0: never. Small: pools of clients reconnect often.
+        idle_ms: u64 = 0,
+        /// Longest value in bytes. Large values hold up others and are copied to every node.
+        value_bytes_max: ByteCount = ByteCount::mib(16),
+        /// Longest key in bytes, at most 63 KiB: the store takes 64 KiB with what it puts before a key.
+        key_bytes_max: ByteCount = ByteCount::kib(63),
+        /// Bytes of one request, all its words together. Must exceed value_bytes_max.
+        request_bytes_max: ByteCount = ByteCount::mib(32),
+        /// Words of one request (an MSET of n keys has 2n + 1).
+        request_words_max: usize = 1_048_576,
+        /// Keys in one transaction.
+        transaction_keys_max: usize = 1_024,
+        /// Requests of one connection under way; beyond, reading from it pauses. 1: no pipelining; large: a client that asks
+        /// for many long values and reads none of them can make the node hold that many answers.
+        pipeline_max: usize = 128,
+        /// Requests of all connections under way; beyond, BUSY. Too small: BUSY under harmless load; too large: long queues
+        /// and late answers under overload.
+        requests_max: usize = 100_000,
+        /// Bytes of all requests under way; beyond, BUSY.
+        requests_bytes_max: ByteCount = ByteCount::mib(512),
+        /// Bytes of answers waiting for one connection at which reading from it pauses.
+        output_soft_bytes: ByteCount = ByteCount::mib(1),
+        /// Bytes of answers waiting for one connection at which it is closed. Must exceed the largest answer wanted.
+        output_hard_bytes: ByteCount = ByteCount::mib(256),
+        /// Bytes read from one connection before the others get their turn. Small: more system calls; large: a
+        /// pipeline holds up its neighbours.
+        turn_bytes: ByteCount = ByteCount::kib(64),
+    }
+}
+
+section! {
+    /// Connections between nodes.
+    pub struct Peers {
+        /// Bytes that may wait for one peer; beyond, the newest messages are dropped and counted, and the protocols send
+        /// again. Small: drops under bursts; large: memory for a peer that does not read.
+        queue_bytes_max: ByteCount = ByteCount::mib(64),
+        /// Longest message. Must exceed limits.request_bytes_max by 1 MiB or a large request can never be copied.
+        frame_bytes_max: ByteCount = ByteCount::mib(48),
+        /// Milliseconds before the first attempt to reconnect; doubles up to reconnect_ms_max.
+        reconnect_ms_min: u64 = 10,
+        /// Most milliseconds between attempts. Large: a node that comes back is noticed late.
+        reconnect_ms_max: u64 = 1_000,
+        /// Milliseconds for connecting and introducing oneself.
+        handshake_ms: u64 = 5_000,
+        /// Milliseconds without acknowledgement by the other machine after which a connection counts as broken.
+        silent_ms: u64 = 10_000,
+        /// Inbound connections; beyond, new ones are closed.
+        connections_max: usize = 1_000,
+    }
+}
+
+section! {
+    /// The operators' door.
+    pub struct Admin {
+        /// Bytes of a request's body.
+        body_bytes_max: ByteCount = ByteCount::kib(64),
+        /// Milliseconds an operator's request may take.
+        request_ms: u64 = 30_000,
+    }
+}
+
+section! {
+    /// What is told while running.
+    pub struct Log {
+        /// Level, and levels by module: "info", "warn,quorate_host=debug". Can be changed while running.
+        filter: String = "info".into(),
+        /// "text" for people, "json" for machines.
+        format: String = "text".into(),
+    }
+}
+
+document! {
+    /// Everything that can be set for one node.
+    pub struct Config {
+        listen: Listen,
+        advertise: Advertise,
+        cluster: Cluster,
+        durable: Durable,
+        storage: Storage,
+        timing: Timing,
+        limits: Limits,
+        peers: Peers,
+        admin: Admin,
+        log: Log,
+    }
+}
+
+#[cfg(test)]
+mod tests;

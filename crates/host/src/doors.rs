@@ -1,0 +1,78 @@
+//! The listening sockets of a node.
+
+use std::io;
+use std::net::{SocketAddr, ToSocketAddrs};
+
+use mio::net::TcpListener;
+use quorate_node::Endpoints;
+
+use crate::config::Config;
+use crate::control::Addresses;
+use crate::error::StartError;
+
+/// The doors of a node, open.
+pub(crate) struct Doors {
+    pub(crate) client: Option<TcpListener>,
+    pub(crate) peer: TcpListener,
+    pub(crate) admin: Option<std::net::TcpListener>,
+    pub(crate) addresses: Addresses,
+}
+
+/// Listens on the first address that `address` stands for.
+fn listen(door: &'static str, address: &str) -> Result<(std::net::TcpListener, SocketAddr), StartError> {
+    let refused = |error: io::Error| match error.kind() {
+        io::ErrorKind::AddrInUse => StartError::InUse { door, address: address.into() },
+        _ => StartError::Listen { door, address: address.into(), reason: error.to_string() },
+    };
+    let found = address.to_socket_addrs().map_err(refused)?.next();
+    let found = found.ok_or_else(|| refused(io::Error::other("it has no address")))?;
+    let listener = std::net::TcpListener::bind(found).map_err(refused)?;
+    let bound = listener.local_addr().map_err(refused)?;
+    Ok((listener, bound))
+}
+
+pub(crate) fn open_doors(config: &Config) -> Result<Doors, StartError> {
+    let watched = |listener: std::net::TcpListener, door: &'static str, address: &str| {
+        let refused = |error: io::Error| StartError::Listen {
+            door,
+            address: address.into(),
+            reason: error.to_string(),
+        };
+        listener.set_nonblocking(true).map_err(refused)?;
+        Ok::<_, StartError>(TcpListener::from_std(listener))
+    };
+    let mut addresses = Addresses::default();
+    let client = if config.listen.client.is_empty() {
+        None
+    } else {
+        let (listener, bound) = listen("client", &config.listen.client)?;
+        addresses.client = Some(bound);
+        Some(watched(listener, "client", &config.listen.client)?)
+    };
+    let (listener, bound) = listen("peer", &config.listen.peer)?;
+    addresses.peer = Some(bound);
+    let peer = watched(listener, "peer", &config.listen.peer)?;
+    let admin = if config.listen.admin.is_empty() {
+        None
+    } else {
+        let (listener, bound) = listen("admin", &config.listen.admin)?;
+        addresses.admin = Some(bound);
+        Some(listener)
+    };
+    Ok(Doors { client, peer, admin, addresses })
+}
+
+impl Doors {
+    /// What others are told: what is configured, or else what is listened on.
+    pub(crate) fn endpoints(&self, config: &Config) -> Endpoints {
+        let told = |advertised: &str, bound: Option<SocketAddr>| match (advertised, bound) {
+            ("", Some(bound)) => bound.to_string(),
+            (advertised, _) => advertised.to_owned(),
+        };
+        Endpoints {
+            peer: told(&config.advertise.peer, self.addresses.peer),
+            client: told(&config.advertise.client, self.addresses.client),
+            admin: told(&config.advertise.admin, self.addresses.admin),
+        }
+    }
+}

@@ -1,0 +1,124 @@
+//! What other threads ask for, and what is looked at now and then.
+
+use std::sync::mpsc::TryRecvError;
+
+use quorate_engine::wal::Room;
+use quorate_kernel::{Event, Time};
+use quorate_node::{AdminOutcome, Input, Status, Ticket};
+
+use super::{Driver, HOUSEKEEPING};
+use crate::control::Control;
+use crate::error::RunError;
+use crate::hosted::Hosted;
+use crate::stats::{Distributions, HostStats, Snapshot};
+use crate::sync::SyncPlace;
+
+/// Operators' requests under way; further ones are refused.
+const ADMIN_MAX: usize = 64;
+
+impl<M: Hosted> Driver<M> {
+    pub(super) fn take_controls(&mut self) {
+        loop {
+            match self.controls.try_recv() {
+                // Whoever asked may have gone; that is no concern of the loop.
+                Ok(Control::Snapshot(told)) => drop(told.send(self.snapshot())),
+                Ok(Control::Stop) => self.stop(),
+                Ok(Control::Admin(request, told)) if self.live.admin.len() < ADMIN_MAX => {
+                    self.live.next_admin += 1;
+                    let ticket = Ticket(self.live.next_admin);
+                    self.live.admin.insert(ticket, told);
+                    self.step(Event::Input(Input::Admin(ticket, request)));
+                }
+                Ok(Control::Admin(_, told)) => {
+                    let reason = format!("{ADMIN_MAX} operators' requests are under way: try again later");
+                    drop(told.send(AdminOutcome::Refused(reason)));
+                }
+                Err(TryRecvError::Empty | TryRecvError::Disconnected) => return,
+            }
+        }
+    }
+
+    fn host_stats(&self) -> HostStats {
+        HostStats {
+            uptime_ms: self.clock.now().0 / 1_000_000,
+            sync_average_us: u64::try_from(self.sync_policy.average().as_micros()).unwrap_or(u64::MAX),
+            sync_beside: self.sync_policy.place() == SyncPlace::Beside,
+            log_bytes: self.wal.stats().bytes_on_disk,
+            syncs: self.wal.stats().syncs,
+            store_bytes: self.store.size_bytes(),
+            timers: self.live.timers.len() as u64,
+            clients: self.clients.stats,
+            peers: self.peers.stats(),
+            ..self.live.stats.clone()
+        }
+    }
+
+    pub(super) fn snapshot(&self) -> Snapshot {
+        Snapshot {
+            node: Status { store_bytes: self.store.size_bytes(), ..self.machine.status() },
+            host: self.host_stats(),
+            marks: self.marks.iter().collect(),
+            distributions: Distributions {
+                requests: self.clients.latency.clone(),
+                ..self.live.distributions.clone()
+            },
+        }
+    }
+
+    /// What is looked at a few times a second.
+    pub(super) fn housekeeping(&mut self, now: Time) -> Result<(), RunError> {
+        self.live.housekeeping_at = now + HOUSEKEEPING;
+        self.clients.sweep(now);
+        if !self.live.syncing {
+            self.prepare()?;
+        }
+        self.look_at_disk();
+        let status = self.machine.status();
+        let about = &mut self.clients.about;
+        about.replicas = status.members.len().saturating_sub(1) as u64 / 2;
+        about.facts.loading = !status.ready && status.members.is_empty();
+        about.facts.keys = status.keys;
+        let commands = self.clients.stats.commands - self.live.commands_before;
+        about.facts.commands_per_second = commands * 1_000 / HOUSEKEEPING.as_millis() as u64;
+        self.live.commands_before = self.clients.stats.commands;
+        about.facts.cluster = vec![
+            ("role".into(), status.role.clone()),
+            ("ready".into(), u8::from(status.ready).to_string()),
+            ("epoch".into(), status.epoch.to_string()),
+            ("members".into(), status.members.len().to_string()),
+            ("log_applied".into(), status.log_applied.to_string()),
+        ];
+        if self.live.role != status.role {
+            tracing::info!(role = %status.role, epoch = status.epoch, "the node's role");
+            self.live.role = status.role;
+        }
+        Ok(())
+    }
+
+    /// Tells the machine when the disk runs out of room, and when there is enough again; between the two it stays
+    /// as it is, so that it does not swing.
+    pub(super) fn look_at_disk(&mut self) {
+        let Some(room) = &mut self.room else { return };
+        let free = match room() {
+            Ok(free) => free,
+            Err(error) => {
+                tracing::warn!(%error, "cannot see how much room the disk has");
+                return;
+            }
+        };
+        self.live.stats.free_bytes = free;
+        let reserve = self.config.durable.reserve_bytes.0;
+        let low = if self.live.disk_full { free < reserve + reserve / 4 } else { free < reserve };
+        let full = low || self.live.write_blocked || self.wal.room() == Room::Low;
+        if full != self.live.disk_full {
+            self.live.disk_full = full;
+            self.live.stats.disk_full = full;
+            if full {
+                tracing::error!(free, reserve, "the disk is full: writes are refused until there is room");
+            } else {
+                tracing::info!(free, "the disk has room again");
+            }
+            self.step(Event::Input(Input::DiskFull(full)));
+        }
+    }
+}

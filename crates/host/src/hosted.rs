@@ -1,0 +1,26 @@
+//! What a machine must offer to be run here.
+
+use quorate_kernel::{Event, Machine, Out};
+use quorate_node::{Input, Output, Status};
+use serde::{Serialize, de::DeserializeOwned};
+
+/// A whole node: a machine with the surface of `quorate-node`, whose messages and records have a form on the wire
+/// and on disk.
+pub trait Hosted:
+    Machine<
+        Input = Input,
+        Output = Output,
+        Msg: Serialize + DeserializeOwned,
+        Record: Serialize + DeserializeOwned,
+        Timer: Clone,
+    >
+{
+    /// How it sees itself and its cluster.
+    fn status(&self) -> Status;
+}
+
+/// What happens to the machine.
+pub(crate) type EventOf<M> = Event<<M as Machine>::Msg, <M as Machine>::Timer, Input>;
+
+/// What it wants to happen.
+pub(crate) type OutOf<M> = Out<<M as Machine>::Msg, <M as Machine>::Timer, <M as Machine>::Record, Output>;

@@ -1,0 +1,180 @@
+//! The buffer a machine fills with effects, and how a parent takes over a child's.
+
+use alloc::vec::Vec;
+use core::time::Duration;
+
+use crate::{Effect, Gate, NodeId, Position};
+
+/// Effects in the order in which they were asked for.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Out<Msg, Timer, Record, Output> {
+    effects: Vec<Effect<Msg, Timer, Record, Output>>,
+    next_position: Position,
+}
+
+impl<Msg, Timer, Record, Output> Out<Msg, Timer, Record, Output> {
+    /// An empty buffer; the first record persisted through it will stand at `next_position`.
+    pub fn new(next_position: Position) -> Self {
+        Out { effects: Vec::new(), next_position }
+    }
+
+    /// Sends once everything persisted so far is durable. Sending to oneself is how a machine learns of that.
+    pub fn send(&mut self, to: NodeId, msg: Msg) {
+        self.effects.push(Effect::Send { to, msg, gate: Gate::Durable });
+    }
+
+    /// Sends at once. The caller says beside the call why nobody can be misled if this node forgets what it just
+    /// persisted.
+    pub fn send_early(&mut self, to: NodeId, msg: Msg) {
+        self.effects.push(Effect::Send { to, msg, gate: Gate::Early });
+    }
+
+    /// Arms (or re-arms) a timer.
+    pub fn arm(&mut self, timer: Timer, after: Duration) {
+        self.effects.push(Effect::Arm { timer, after });
+    }
+
+    /// Disarms a timer, armed or not.
+    pub fn disarm(&mut self, timer: Timer) {
+        self.effects.push(Effect::Disarm(timer));
+    }
+
+    /// Persists a record and returns where it will stand.
+    pub fn persist(&mut self, record: Record) -> Position {
+        let position = self.next_position;
+        self.next_position = position.next();
+        self.effects.push(Effect::Persist(record));
+        position
+    }
+
+    /// Lets go of all records before `position`.
+    pub fn discard(&mut self, position: Position) {
+        self.effects.push(Effect::Discard(position));
+    }
+
+    /// Tells the parent or driver, once everything persisted so far is durable.
+    pub fn output(&mut self, output: Output) {
+        self.effects.push(Effect::Output { output, gate: Gate::Durable });
+    }
+
+    /// Tells the parent or driver at once; to be justified like [`Out::send_early`].
+    pub fn output_early(&mut self, output: Output) {
+        self.effects.push(Effect::Output { output, gate: Gate::Early });
+    }
+
+    /// Where the next record will stand.
+    pub fn next_position(&self) -> Position {
+        self.next_position
+    }
+
+    /// What was asked for so far.
+    pub fn effects(&self) -> &[Effect<Msg, Timer, Record, Output>] {
+        &self.effects
+    }
+
+    /// Whether nothing was asked for.
+    pub fn is_empty(&self) -> bool {
+        self.effects.is_empty()
+    }
+
+    /// Takes everything out, in order; the position goes on from where it is.
+    pub fn drain(&mut self) -> impl Iterator<Item = Effect<Msg, Timer, Record, Output>> + '_ {
+        self.effects.drain(..)
+    }
+
+    /// An empty buffer for a child machine, whose records will stand where this buffer's next ones would.
+    ///
+    /// It must be lifted back ([`Out::lift`]) before anything else is persisted here.
+    pub fn child<M, T, R, O>(&self) -> Out<M, T, R, O> {
+        Out::new(self.next_position)
+    }
+
+    /// Takes over the effects of a child: messages, timers and records wrapped into the parent's, outputs handed to
+    /// `output` together with this buffer, in their place in the order. `Discard` is handed to `discard`: only the
+    /// parent knows what its other children still need.
+    ///
+    /// # Panics
+    /// If records were persisted here since [`Out::child`], because positions would then be wrong.
+    pub fn lift<M, T, R, O>(
+        &mut self,
+        child: &mut Out<M, T, R, O>,
+        mut wrap_msg: impl FnMut(M) -> Msg,
+        mut wrap_timer: impl FnMut(T) -> Timer,
+        mut wrap_record: impl FnMut(R) -> Record,
+        mut told: impl FnMut(Told<O>),
+    ) {
+        let persisted =
+            child.effects.iter().filter(|effect| matches!(effect, Effect::Persist(_))).count() as u64;
+        assert_eq!(
+            self.next_position.0 + persisted,
+            child.next_position.0,
+            "a child's effects must be lifted before the parent persists"
+        );
+        for effect in child.effects.drain(..) {
+            match effect {
+                Effect::Send { to, msg, gate } => {
+                    self.effects.push(Effect::Send { to, msg: wrap_msg(msg), gate })
+                }
+                Effect::Arm { timer, after } => self.arm(wrap_timer(timer), after),
+                Effect::Disarm(timer) => self.disarm(wrap_timer(timer)),
+                Effect::Persist(record) => {
+                    self.persist(wrap_record(record));
+                }
+                Effect::Discard(position) => told(Told::Discard(position)),
+                Effect::Output { output, .. } => told(Told::Output(output)),
+            }
+        }
+    }
+}
+
+/// What a parent must decide itself when it lifts a child's effects.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Told<Output> {
+    /// The child said something.
+    Output(Output),
+    /// The child needs none of its records before this position.
+    Discard(Position),
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    type Parent = Out<(u8, char), (u8, char), (u8, char), char>;
+
+    #[test]
+    fn lifting_keeps_order_gates_and_positions() {
+        let mut parent = Parent::new(Position(5));
+        parent.persist((0, 'p'));
+        let mut child: Out<char, char, char, char> = parent.child();
+        child.send_early(NodeId(1), 'e');
+        assert_eq!(child.persist('r'), Position(6));
+        child.send(NodeId(2), 'd');
+        child.output('o');
+        child.discard(Position(4));
+        let mut told = vec![];
+        parent.lift(&mut child, |m| (1, m), |t| (1, t), |r| (1, r), |what| told.push(what));
+        assert_eq!(parent.next_position(), Position(7));
+        assert_eq!(told, [Told::Output('o'), Told::Discard(Position(4))]);
+        assert_eq!(
+            parent.effects(),
+            [
+                Effect::Persist((0, 'p')),
+                Effect::Send { to: NodeId(1), msg: (1, 'e'), gate: Gate::Early },
+                Effect::Persist((1, 'r')),
+                Effect::Send { to: NodeId(2), msg: (1, 'd'), gate: Gate::Durable },
+            ]
+        );
+    }
+
+    #[test]
+    #[should_panic(expected = "lifted before the parent persists")]
+    fn a_parent_that_persists_in_between_is_caught() {
+        let mut parent = Parent::new(Position(1));
+        let mut child: Out<char, char, char, char> = parent.child();
+        child.persist('r');
+        parent.persist((0, 'p'));
+        parent.lift(&mut child, |m| (1, m), |t| (1, t), |r| (1, r), |_| ());
+    }
+}

@@ -1,0 +1,254 @@
+//! Operators' requests, joining, and who is connected to whom.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use bytes::Bytes;
+use core::time::Duration;
+use quorate_kernel::{Cx, Event, NodeId, wire};
+use quorate_replog::{self as replog, ChangeEnd};
+use quorate_shard as shard;
+
+use crate::interface::{AdminOutcome, AdminRequest, Endpoints, Member, Output, Status, Ticket};
+use crate::machine::{Node, Out};
+use crate::message::Message;
+
+/// How long an operator's request may take at the leader before its outcome counts as unknown here.
+const ADMIN_DEADLINE: Duration = Duration::from_secs(180);
+/// How often a node that wants to join asks.
+const JOIN_EVERY: Duration = Duration::from_millis(500);
+
+/// Who asked for a member change.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) enum Asker {
+    /// An operator at this node.
+    Here(Ticket),
+    /// A node, under this name.
+    There(NodeId, u64),
+    /// Nodes that want to join; they see for themselves.
+    Joiners,
+}
+
+/// A member as the log keeps it.
+pub(crate) fn to_log_member(member: &Member) -> replog::Member {
+    replog::Member { id: member.id, info: Bytes::from(wire::encode(&member.endpoints)) }
+}
+
+/// A member as nodes know it. One whose addresses cannot be read has none.
+pub(crate) fn from_log_member(member: &replog::Member) -> Member {
+    let endpoints = wire::decode::<Endpoints>(&member.info).unwrap_or_default();
+    Member { id: member.id, endpoints }
+}
+
+impl Node {
+    pub(crate) fn admin(&mut self, cx: &mut Cx<'_>, ticket: Ticket, request: AdminRequest, out: &mut Out) {
+        let Some(leader) = self.log().believed_leader() else {
+            return Node::admin_refused(
+                ticket,
+                "no leader is known: try again when the cluster has one",
+                out,
+            );
+        };
+        if leader == self.config.me.id {
+            return self.carry_out(cx, Asker::Here(ticket), request, out);
+        }
+        let id = self.next_ticket();
+        self.handed_on.insert(id, (ticket, leader, cx.now + ADMIN_DEADLINE));
+        // A question; nothing about this node's disk is told.
+        out.send_early(leader, Message::Admin { id, request });
+    }
+
+    pub(crate) fn on_admin(
+        &mut self,
+        cx: &mut Cx<'_>,
+        from: NodeId,
+        id: u64,
+        request: AdminRequest,
+        out: &mut Out,
+    ) {
+        let asker = Asker::There(from, id);
+        if self.changes.values().any(|other| *other == asker) {
+            return cx.marks.hit("node.admin.repeated");
+        }
+        self.carry_out(cx, asker, request, out);
+    }
+
+    fn carry_out(&mut self, cx: &mut Cx<'_>, asker: Asker, request: AdminRequest, out: &mut Out) {
+        if !self.log().leads() {
+            let why = "leadership has just changed: try again";
+            return self.admin_ended(asker, AdminOutcome::Refused(why.into()), out);
+        }
+        match request {
+            AdminRequest::ChangeMembers { add, remove } => {
+                let ticket = self.next_ticket();
+                self.changes.insert(ticket, asker);
+                let add = add.iter().map(to_log_member).collect();
+                self.step_shard(cx, Event::Input(shard::Input::Change { ticket, add, remove }), out);
+            }
+            AdminRequest::TransferLeadership { to } => {
+                let known = to.is_none_or(|to| self.log().epoch().has(to));
+                if !known {
+                    let why = "the node named is no member";
+                    return self.admin_ended(asker, AdminOutcome::Refused(why.into()), out);
+                }
+                self.step_shard(cx, Event::Input(shard::Input::Transfer(to)), out);
+                self.admin_ended(asker, AdminOutcome::Done, out);
+            }
+        }
+    }
+
+    pub(crate) fn on_change_ended(&mut self, ticket: u64, end: ChangeEnd, out: &mut Out) {
+        let Some(asker) = self.changes.remove(&ticket) else { return };
+        let outcome = match end {
+            ChangeEnd::Done => AdminOutcome::Done,
+            ChangeEnd::Refused(why) => AdminOutcome::Refused(why),
+            ChangeEnd::Unknown => {
+                AdminOutcome::Unknown("the leader changed on the way: look at the members".into())
+            }
+        };
+        self.admin_ended(asker, outcome, out);
+    }
+
+    fn admin_ended(&mut self, asker: Asker, outcome: AdminOutcome, out: &mut Out) {
+        match asker {
+            Asker::Here(ticket) => out.output(Output::Admin(ticket, outcome)),
+            Asker::There(node, id) => out.send(node, Message::AdminEnded { id, outcome }),
+            Asker::Joiners => {}
+        }
+    }
+
+    pub(crate) fn on_admin_ended(&mut self, from: NodeId, id: u64, outcome: AdminOutcome, out: &mut Out) {
+        if self.handed_on.get(&id).is_some_and(|(_, to, _)| *to == from)
+            && let Some((ticket, ..)) = self.handed_on.remove(&id)
+        {
+            out.output(Output::Admin(ticket, outcome));
+        }
+    }
+
+    /// A node says who it is, on a new connection.
+    pub(crate) fn on_contact(&mut self, from: NodeId, member: Member, out: &mut Out) {
+        const CONTACTS_MAX: usize = 64;
+        if member.id != from {
+            return;
+        }
+        while self.contacts.len() >= CONTACTS_MAX && !self.contacts.contains_key(&from) {
+            self.contacts.pop_first();
+        }
+        self.contacts.insert(from, member);
+        self.tell_peers(out);
+    }
+
+    /// A node wants to be a member: the leader remembers it, others hand it on.
+    pub(crate) fn on_join(&mut self, cx: &mut Cx<'_>, member: Member, out: &mut Out) {
+        const JOINERS_MAX: usize = 256;
+        let epoch = self.log().epoch();
+        // Who was just removed may have asked before that.
+        if epoch.members.contains(&to_log_member(&member)) || epoch.had(member.id) {
+            return;
+        }
+        match self.log().believed_leader() {
+            // A question; nothing about this node's disk is told.
+            Some(leader) if leader != self.config.me.id => out.send_early(leader, Message::Join(member)),
+            Some(_) if self.joiners.len() < JOINERS_MAX => {
+                cx.marks.hit("node.join.asked");
+                self.joiners.insert(member.id, member);
+            }
+            // Who finds no room asks again.
+            Some(_) => {}
+            None => {}
+        }
+    }
+
+    /// Asks to join, lets joiners in, and gives up on operators' requests that got lost.
+    pub(crate) fn look_after_members(&mut self, cx: &mut Cx<'_>, out: &mut Out) {
+        let lost: Vec<u64> =
+            self.handed_on.iter().filter(|(_, (_, _, until))| cx.now >= *until).map(|(id, _)| *id).collect();
+        for id in lost {
+            if let Some((ticket, ..)) = self.handed_on.remove(&id) {
+                let why = String::from("the leader did not answer: look at the members before trying again");
+                // Says that nothing is known.
+                out.output_early(Output::Admin(ticket, AdminOutcome::Unknown(why)));
+            }
+        }
+        self.ask_to_join(cx, out);
+        let idle = self.changes.is_empty() && self.log().is_ready() && self.log().can_propose();
+        if !self.log().leads() {
+            self.joiners.clear();
+        } else if idle && !self.joiners.is_empty() {
+            let ticket = self.next_ticket();
+            self.changes.insert(ticket, Asker::Joiners);
+            let joiners = core::mem::take(&mut self.joiners);
+            let add = joiners.values().map(to_log_member).collect();
+            self.step_shard(cx, Event::Input(shard::Input::Change { ticket, add, remove: Vec::new() }), out);
+        }
+    }
+
+    /// A node that is no member, or is one under other addresses, asks whomever it is connected to.
+    fn ask_to_join(&mut self, cx: &mut Cx<'_>, out: &mut Out) {
+        let epoch = self.log().epoch();
+        let mine = to_log_member(&self.config.me);
+        let removed = self.log().is_retired() || epoch.had(mine.id);
+        let settled = epoch.members.contains(&mine) || removed || self.stopping;
+        if settled || cx.now.since(self.joined_at) < JOIN_EVERY {
+            return;
+        }
+        self.joined_at = cx.now;
+        for peer in &self.connected {
+            // A question; nothing about this node's disk is told.
+            out.send_early(*peer, Message::Join(self.config.me.clone()));
+        }
+    }
+
+    /// Says whom this node wants to be connected to, if that has changed.
+    pub(crate) fn tell_peers(&mut self, out: &mut Out) {
+        let mut peers: Vec<Member> = self.log().peers().iter().map(from_log_member).collect();
+        let me = self.config.me.id;
+        if !self.log().is_member() {
+            peers.extend(self.contacts.values().filter(|contact| contact.id != me).cloned());
+        }
+        peers.sort();
+        peers.dedup_by_key(|member| member.id);
+        if peers != self.peers_told {
+            self.peers_told.clone_from(&peers);
+            out.output(Output::Peers(peers));
+        }
+    }
+
+    /// This node's view of itself and its cluster, for operators. The driver adds what only it knows: the bytes of the
+    /// store.
+    pub fn status(&self) -> Status {
+        let log = self.log();
+        let epoch = log.epoch();
+        let role = match (log.leads(), log.is_member(), log.is_retired()) {
+            (true, ..) => "leader",
+            (_, _, true) => "retired",
+            (_, true, _) if log.believed_leader().is_some() => "follower",
+            (_, true, _) => "candidate",
+            (_, false, _) if epoch.number == 0 => "joining",
+            (_, false, _) => "learner",
+        };
+        Status {
+            id: self.config.me.id,
+            role: role.into(),
+            ready: self.is_ready(),
+            believed_leader: log.believed_leader(),
+            epoch: epoch.number,
+            members: epoch.members.iter().map(from_log_member).collect(),
+            learners: log.learners(),
+            log_last: log.last(),
+            log_chosen: log.chosen(),
+            log_applied: log.applied(),
+            log_first: log.base() + 1,
+            keys: self.shard.state().keys,
+            store_bytes: 0,
+            requests_pending: self.pending() as u64,
+            followers: log.progress(),
+        }
+    }
+
+    /// Whether this node would serve a strict request now.
+    pub fn is_ready(&self) -> bool {
+        let log = self.log();
+        let led = if log.leads() { self.shard.takes_batches() } else { log.believed_leader().is_some() };
+        led && log.is_member() && !self.stopping
+    }
+}

@@ -1,0 +1,82 @@
+//! What can be chosen about a node.
+
+use alloc::vec::Vec;
+use core::time::Duration;
+use quorate_kernel::ClusterId;
+use quorate_replog as replog;
+use quorate_shard as shard;
+
+use crate::interface::Member;
+
+/// Settings of a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct NodeConfig {
+    /// This node.
+    pub me: Member,
+    /// The cluster it belongs to.
+    pub cluster: ClusterId,
+    /// The first members of a new cluster, the same on all of them; empty for a node that joins one.
+    pub bootstrap: Vec<Member>,
+    /// The log.
+    pub log: replog::Config,
+    /// Queues and deadlines.
+    pub limits: Limits,
+}
+
+/// Bounds of a node's queues, and how long requests wait.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    /// How long a request may wait for its end before the client is told that there is none. Too short: needless
+    /// `TRYAGAIN` and `UNKNOWN` during an election; too long: clients hang.
+    pub deadline: Duration,
+    /// Without progress for this long, requests are sent again; then after twice as long, and so on. A little more than
+    /// a round trip with its sync.
+    pub retry: Duration,
+    /// Requests taken and not answered; above it new ones are refused as `BUSY`.
+    pub requests_max: usize,
+    /// Bytes of these, also refused as `BUSY`.
+    pub bytes_max: usize,
+    /// Bytes of requests in one batch, and so in one entry of the log, unless a single request is larger.
+    pub batch_bytes_max: usize,
+    /// Bytes of writes on their way to the leader and not yet answered. It must hold what arrives in a round trip.
+    pub window_bytes_max: usize,
+    /// What the log remembers of the sessions of nodes; the same on all nodes, for as long as the cluster lives.
+    pub shard: shard::Limits,
+}
+
+impl Limits {
+    #[cfg(feature = "mutants")]
+    pub(crate) fn breaks(&self, mutant: shard::Mutant) -> bool {
+        self.shard.mutant == Some(mutant)
+    }
+
+    #[cfg(not(feature = "mutants"))]
+    pub(crate) const fn breaks(&self, _: shard::Mutant) -> bool {
+        false
+    }
+
+    /// For servers.
+    pub fn production() -> Self {
+        Limits {
+            deadline: Duration::from_secs(5),
+            retry: Duration::from_millis(200),
+            requests_max: 200_000,
+            bytes_max: 256 << 20,
+            batch_bytes_max: 512 << 10,
+            window_bytes_max: 16 << 20,
+            shard: shard::Limits::production(),
+        }
+    }
+
+    /// So small that a simulation meets every one of them.
+    pub fn tiny() -> Self {
+        Limits {
+            requests_max: 50,
+            bytes_max: 4 << 10,
+            batch_bytes_max: 150,
+            window_bytes_max: 500,
+            shard: shard::Limits::tiny(),
+            ..Limits::production()
+        }
+    }
+}

@@ -1,0 +1,143 @@
+//! What a node is told and what it says: the whole surface between a node and its driver.
+
+use alloc::string::String;
+use alloc::vec::Vec;
+use quorate_api::{Consistency, Outcome, Request};
+use quorate_kernel::NodeId;
+use serde::{Deserialize, Serialize};
+
+/// A connection of a client; the driver numbers them and never reuses a number in one lifetime of the node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct ConnectionId(pub u64);
+
+/// Names one request among those of its driver's lifetime, so that the answer finds it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Ticket(pub u64);
+
+/// Where a node can be reached, each as `host:port`.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
+pub struct Endpoints {
+    /// By other nodes.
+    pub peer: String,
+    /// By Redis clients.
+    pub client: String,
+    /// By operators (HTTP).
+    pub admin: String,
+}
+
+/// A member of the cluster.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
+pub struct Member {
+    /// Who it is.
+    pub id: NodeId,
+    /// Where it is.
+    pub endpoints: Endpoints,
+}
+
+/// A request with the way back to its client.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct ClientRequest {
+    /// The connection it came from. Requests of one connection take effect in the order in which they came.
+    pub connection: ConnectionId,
+    /// Where the answer belongs.
+    pub ticket: Ticket,
+    /// What is asked.
+    pub request: Request,
+    /// How fresh the answer must be.
+    pub consistency: Consistency,
+}
+
+/// What an operator asks of a node.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum AdminRequest {
+    /// Change the members of the cluster: all additions and removals in one step.
+    ChangeMembers {
+        /// Nodes that are to hold copies; each must run and have been started to join this cluster.
+        add: Vec<Member>,
+        /// Nodes that are to leave; they may be dead.
+        remove: Vec<NodeId>,
+    },
+    /// Hand leadership over, to the given member or to the one best prepared.
+    TransferLeadership {
+        /// To whom.
+        to: Option<NodeId>,
+    },
+}
+
+/// How an operator's request ended.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum AdminOutcome {
+    /// It is done.
+    Done,
+    /// Nothing was changed, for this reason.
+    Refused(String),
+    /// It was begun, and its end was not seen: look at the members before trying again.
+    Unknown(String),
+}
+
+/// What the driver tells a node.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Input {
+    /// Requests that arrived together.
+    Requests(Vec<ClientRequest>),
+    /// A client's connection is gone: no more answers for it. What is under way goes on.
+    ConnectionClosed(ConnectionId),
+    /// A connection *to* this peer stands now; messages sent before may have been lost.
+    PeerConnected(NodeId),
+    /// The connection to this peer broke. A hint that it may have died; carries no safety.
+    PeerLost(NodeId),
+    /// An operator asks for something; answered with [`Output::Admin`].
+    Admin(Ticket, AdminRequest),
+    /// Whether the disk has room for new requests. While it has none, writes are refused.
+    DiskFull(bool),
+    /// The node is to stop: refuse what is new, hand leadership over, then say [`Output::ReadyToStop`].
+    Stop,
+}
+
+/// What a node tells its driver.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Output {
+    /// Ends of requests, in any order across connections.
+    Replies(Vec<(ConnectionId, Ticket, Outcome)>),
+    /// Everybody this node wants connections to from now on, itself excluded. Others may be let go.
+    Peers(Vec<Member>),
+    /// The end of an operator's request.
+    Admin(Ticket, AdminOutcome),
+    /// Nothing is left to wait for: the driver may stop the node.
+    ReadyToStop,
+}
+
+/// A node's view of itself and its cluster, for operators. Not for decisions: it may be out of date.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Status {
+    /// This node.
+    pub id: NodeId,
+    /// What it does in the log: `leader`, `follower`, `candidate`, `learner`, `joining` or `retired`.
+    pub role: String,
+    /// Whether it would serve a strict request now.
+    pub ready: bool,
+    /// Whom it believes to lead.
+    pub believed_leader: Option<NodeId>,
+    /// Number of the member list.
+    pub epoch: u64,
+    /// The members.
+    pub members: Vec<Member>,
+    /// Nodes that catch up before they become members.
+    pub learners: Vec<NodeId>,
+    /// Newest entry in the log.
+    pub log_last: u64,
+    /// Newest entry known to be chosen.
+    pub log_chosen: u64,
+    /// Newest entry applied to the store.
+    pub log_applied: u64,
+    /// Oldest entry still in memory.
+    pub log_first: u64,
+    /// Number of keys.
+    pub keys: u64,
+    /// Bytes the store occupies.
+    pub store_bytes: u64,
+    /// Requests taken and not yet answered.
+    pub requests_pending: u64,
+    /// For a leader, how far each follower is: newest entry it acknowledged.
+    pub followers: Vec<(NodeId, u64)>,
+}

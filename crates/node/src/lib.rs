@@ -1,0 +1,27 @@
+//! Which machines make a node, and how requests find them.
+//!
+//! The whole node is itself a machine: [`Input`] and [`Output`] are all that a driver exchanges with it. This crate
+//! does no input or output, knows no frames and keeps no sockets.
+//!
+//! A request goes from the node that took it (its *origin*) to the node that leads the log, one hop at most; reads are
+//! answered there, writes become entries of the log and are answered when they are applied.
+#![no_std]
+
+extern crate alloc;
+
+mod admin;
+mod config;
+mod connections;
+mod interface;
+mod machine;
+mod message;
+mod origin;
+mod reads;
+
+pub use config::{Limits, NodeConfig};
+pub use interface::{
+    AdminOutcome, AdminRequest, ClientRequest, ConnectionId, Endpoints, Input, Member, Output, Status, Ticket,
+};
+pub use machine::{Node, Out, Timer};
+pub use message::Message;
+pub use quorate_replog::Config as LogConfig;

@@ -1,0 +1,94 @@
+//! What nodes say to each other.
+
+use alloc::vec::Vec;
+use bytes::Bytes;
+use quorate_api::{Reply, Request, SessionId};
+use quorate_replog as replog;
+use serde::{Deserialize, Serialize};
+
+use crate::interface::{AdminOutcome, AdminRequest, Member};
+
+/// A message between two nodes.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+pub enum Message {
+    /// Between two replicas of the log.
+    Log(replog::Message),
+    /// From an origin to the believed leader: an encoded batch for the log.
+    Submit(Bytes),
+    /// From the leader to an origin: requests are applied.
+    Answers {
+        /// The origin's session.
+        session: SessionId,
+        /// Number of the first request answered.
+        first_seq: u64,
+        /// Encoded replies, in order.
+        replies: Vec<Bytes>,
+    },
+    /// From the leader to an origin: requests before the batch are missing.
+    Gap {
+        /// The origin's session.
+        session: SessionId,
+        /// The first request that is missing.
+        expected: u64,
+    },
+    /// From the leader to an origin: the log does not know the session.
+    SessionLost {
+        /// Which session.
+        session: SessionId,
+    },
+    /// To an origin whose batch was not taken: the receiver does not lead, or not yet.
+    NotTaken,
+    /// To origins whose batches were not taken: now they would be.
+    TakesBatches,
+    /// From an origin to the believed leader, before the first batch of a session: how far is the log?
+    Begin {
+        /// The new session.
+        session: SessionId,
+    },
+    /// From the leader to an origin: the log is this far.
+    Begun {
+        /// As in `Begin`.
+        session: SessionId,
+        /// An entry that is chosen.
+        since: replog::Index,
+    },
+    /// From an origin to the believed leader: strict reads.
+    Read {
+        /// Names the read.
+        id: u64,
+        /// What to read.
+        requests: Vec<Request>,
+    },
+    /// From the leader to an origin: the answers to a read.
+    ReadAnswers {
+        /// As in `Read`.
+        id: u64,
+        /// One for each request.
+        replies: Vec<Reply>,
+    },
+    /// To an origin: the read was not answered and should be asked elsewhere.
+    ReadRefused {
+        /// As in `Read`.
+        id: u64,
+    },
+    /// From a leader whose disk is full, now and then, to all.
+    Full,
+    /// To whoever a connection stands to: who the sender is, so that it can be answered.
+    Contact(Member),
+    /// From a node that wants to be a member, or whose addresses have changed; handed on to the leader.
+    Join(Member),
+    /// From a node to the believed leader: an operator's request.
+    Admin {
+        /// Names it.
+        id: u64,
+        /// What is asked.
+        request: AdminRequest,
+    },
+    /// The end of an operator's request.
+    AdminEnded {
+        /// As in `Admin`.
+        id: u64,
+        /// How it went.
+        outcome: AdminOutcome,
+    },
+}

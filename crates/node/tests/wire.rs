@@ -1,0 +1,217 @@
+//! What nodes say to each other and write to disk keeps its bytes: version 1.
+//!
+//! Old nodes send and old disks hold these bytes. A line that changes is a new version, not a new golden file; only new
+//! lines may come (`QUORATE_GOLDEN=1` writes them).
+
+use std::collections::BTreeMap;
+use std::fmt::Write;
+use std::path::Path;
+
+use bytes::Bytes;
+use quorate_api::{Command, CommandCode, Reply, Request, SessionId, Version};
+use quorate_kernel::{NodeId, Time, wire};
+use quorate_node::{AdminOutcome, AdminRequest, Endpoints, Member, Message};
+use quorate_replog::{
+    self as replog, Append, Ballot, Content, Echo, Entry, Epoch, Part, Prepare, Record, Seal, StateMeta,
+};
+use serde::Serialize;
+use serde::de::DeserializeOwned;
+
+fn member(id: u64) -> Member {
+    let at = |port: u64| format!("10.0.0.{id}:{port}");
+    Member { id: NodeId(id), endpoints: Endpoints { peer: at(7379), client: at(6379), admin: at(8379) } }
+}
+
+fn log_member(id: u64) -> replog::Member {
+    replog::Member { id: NodeId(id), info: Bytes::from_static(b"info") }
+}
+
+fn ballot(number: u64) -> Ballot {
+    Ballot { epoch: 2, number, node: Some(NodeId(3)) }
+}
+
+fn epoch() -> Epoch {
+    Epoch {
+        number: 2,
+        members: vec![log_member(1), log_member(3)],
+        former: vec![log_member(2)],
+        start: 300,
+        heir: ballot(4),
+    }
+}
+
+fn meta() -> StateMeta {
+    StateMeta { applied: 310, applied_ballot: ballot(5), epoch: epoch(), generation: 7 }
+}
+
+fn entries() -> Vec<Entry> {
+    let seal = Seal { members: vec![log_member(1)], former: vec![log_member(3)] };
+    vec![
+        Entry { ballot: ballot(5), content: Content::Command(Bytes::from_static(b"command")) },
+        Entry { ballot: ballot(6), content: Content::Seal(seal) },
+    ]
+}
+
+fn echo() -> Echo {
+    Echo { sent_at: Time(1_000_000), round: 9 }
+}
+
+fn log_messages() -> Vec<(&'static str, replog::Message)> {
+    use replog::Message;
+    let prepare = Prepare {
+        ballot: ballot(6),
+        log_ballot: ballot(5),
+        last: 311,
+        trial: true,
+        handed_over_by: Some(ballot(5)),
+    };
+    let append = Append {
+        ballot: ballot(6),
+        takeover: 310,
+        prev: 311,
+        prev_ballot: ballot(5),
+        entries: entries(),
+        chosen: 309,
+        echo: echo(),
+    };
+    let rows = vec![(Bytes::from_static(b"key"), Bytes::from_static(b"value"))];
+    let part = Part { ballot: ballot(6), meta: meta(), part: 1, rows, last: true };
+    vec![
+        ("log.prepare", Message::Prepare(prepare)),
+        ("log.promise", Message::Promise { ballot: ballot(6), trial: false }),
+        ("log.append", Message::Append(append)),
+        ("log.accepted", Message::Accepted { ballot: ballot(6), matched: 313, echo: echo() }),
+        ("log.conflict", Message::Conflict { ballot: ballot(6), matched_max: 300, echo: echo() }),
+        ("log.stale", Message::Stale { promised: ballot(7), epoch: epoch(), settled: true }),
+        ("log.part", Message::Part(part)),
+        ("log.next_part", Message::NextPart { ballot: ballot(6), applied: 310, part: 2 }),
+        ("log.handover", Message::Handover { ballot: ballot(6) }),
+        ("log.retire", Message::Retire { ballot: ballot(6), epoch: epoch() }),
+    ]
+}
+
+fn requests() -> Vec<Request> {
+    let command = |arg: &'static str| Command { code: CommandCode(300), args: vec![Bytes::from(arg)] };
+    vec![
+        Request::One(command("a")),
+        Request::Versions(vec![Bytes::from_static(b"b")]),
+        Request::Transaction {
+            watched: vec![(Bytes::from_static(b"c"), Version(5))],
+            commands: vec![command("d")],
+        },
+    ]
+}
+
+fn replies() -> Vec<Reply> {
+    vec![
+        Reply::Ok,
+        Reply::Simple("PONG".into()),
+        Reply::Int(-2),
+        Reply::bulk("bulk"),
+        Reply::Nil,
+        Reply::NilArray,
+        Reply::Array(vec![Reply::Int(1)]),
+        Reply::Map(vec![(Reply::bulk("k"), Reply::Bool(true))]),
+        Reply::Set(vec![Reply::Double(1.5)]),
+        Reply::Verbatim(*b"txt", Bytes::from_static(b"words")),
+        Reply::error("ERR no"),
+    ]
+}
+
+fn messages() -> Vec<(&'static str, Message)> {
+    let session = SessionId(0x0123_4567_89ab_cdef);
+    let change = AdminRequest::ChangeMembers { add: vec![member(4)], remove: vec![NodeId(1)] };
+    let transfer = AdminRequest::TransferLeadership { to: Some(NodeId(3)) };
+    let log = log_messages().into_iter().map(|(name, message)| (name, Message::Log(message)));
+    let own = [
+        ("submit", Message::Submit(Bytes::from_static(b"batch"))),
+        ("answers", Message::Answers { session, first_seq: 300, replies: vec![Bytes::from_static(&[0])] }),
+        ("gap", Message::Gap { session, expected: 7 }),
+        ("session_lost", Message::SessionLost { session }),
+        ("not_taken", Message::NotTaken),
+        ("takes_batches", Message::TakesBatches),
+        ("begin", Message::Begin { session }),
+        ("begun", Message::Begun { session, since: 300 }),
+        ("read", Message::Read { id: 9, requests: requests() }),
+        ("read_answers", Message::ReadAnswers { id: 9, replies: replies() }),
+        ("read_refused", Message::ReadRefused { id: 9 }),
+        ("full", Message::Full),
+        ("contact", Message::Contact(member(4))),
+        ("join", Message::Join(member(4))),
+        ("admin.change", Message::Admin { id: 3, request: change }),
+        ("admin.transfer", Message::Admin { id: 3, request: transfer }),
+        ("admin_ended.done", Message::AdminEnded { id: 3, outcome: AdminOutcome::Done }),
+        ("admin_ended.refused", Message::AdminEnded { id: 3, outcome: AdminOutcome::Refused("why".into()) }),
+        ("admin_ended.unknown", Message::AdminEnded { id: 3, outcome: AdminOutcome::Unknown("why".into()) }),
+    ];
+    own.into_iter().chain(log).collect()
+}
+
+fn records() -> Vec<(&'static str, Record)> {
+    vec![
+        ("promise", Record::Promise(ballot(6))),
+        ("append", Record::Append { first: 311, log_ballot: ballot(5), entries: entries() }),
+        ("entered", Record::Entered(epoch())),
+        ("installed", Record::Installed { base: 310, base_ballot: ballot(5) }),
+        ("kept", Record::Kept { promised: ballot(6), log_ballot: ballot(5), epochs: vec![epoch()] }),
+    ]
+}
+
+fn hex(bytes: &[u8]) -> String {
+    bytes.iter().fold(String::new(), |mut text, byte| {
+        write!(text, "{byte:02x}").expect("to a string");
+        text
+    })
+}
+
+fn bytes_of(hex: &str) -> Vec<u8> {
+    let digit = |at: usize| u8::from_str_radix(&hex[at..at + 2], 16).expect("hexadecimal digits");
+    (0..hex.len()).step_by(2).map(digit).collect()
+}
+
+/// Compares samples with the lines of a golden file, both ways.
+fn compare<T: Serialize + DeserializeOwned + PartialEq + std::fmt::Debug>(
+    file: &str,
+    samples: Vec<(&'static str, T)>,
+) {
+    let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("testdata/wire/v1").join(file);
+    let text: String =
+        samples.iter().map(|(name, value)| format!("{name} {}\n", hex(&wire::encode(value)))).collect();
+    if std::env::var("QUORATE_GOLDEN").is_ok_and(|value| value == "1") {
+        std::fs::write(&path, text).expect("the golden file is written");
+        return;
+    }
+    let golden = std::fs::read_to_string(&path).expect("the golden file is there");
+    let lines: BTreeMap<&str, &str> = golden.lines().filter_map(|line| line.split_once(' ')).collect();
+    assert_eq!(lines.len(), samples.len(), "a line for every sample in {file}, and no other");
+    for (name, value) in samples {
+        let old = lines.get(name).unwrap_or_else(|| panic!("{file} has no line for {name}"));
+        assert_eq!(*old, hex(&wire::encode(&value)), "{name} is encoded as before");
+        assert_eq!(wire::decode::<T>(&bytes_of(old)).as_ref(), Ok(&value), "{name} is decoded as before");
+    }
+}
+
+#[test]
+fn messages_keep_their_bytes() {
+    compare("messages.txt", messages());
+}
+
+#[test]
+fn records_keep_their_bytes() {
+    compare("records.txt", records());
+}
+
+#[test]
+fn whatever_is_cut_or_unknown_is_refused() {
+    for (name, message) in messages() {
+        let bytes = wire::encode(&message);
+        for end in 0..bytes.len() {
+            assert!(wire::decode::<Message>(&bytes[..end]).is_err(), "{name} cut at {end}");
+        }
+        assert!(
+            wire::decode::<Message>(&[&bytes[..], &[0]].concat()).is_err(),
+            "{name} and something behind it"
+        );
+    }
+    assert!(wire::decode::<Message>(&[250, 1]).is_err(), "a kind that nobody knows");
+}

@@ -1,0 +1,453 @@
+//! State and dispatch.
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::string::String;
+use alloc::vec::Vec;
+use bytes::Bytes;
+use core::time::Duration;
+use quorate_kernel::{Cx, Event, Machine, NodeId, Position, Time, wire};
+use quorate_quorum::{Threshold, majority_of};
+use quorate_store::{Row, Sequence};
+
+use crate::config::Config;
+use crate::election::Candidate;
+use crate::leader::Leader;
+use crate::log::Log;
+use crate::message::{Ballot, Index, Message};
+use crate::receive::Receiving;
+use crate::record::{Content, Entry, Epoch, META_KEY, Member, Record, StateMeta, area_prefix};
+
+/// The timers of a replica.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Timer {
+    /// No leader was heard of for long enough.
+    Election,
+    /// A leader's beat.
+    Heartbeat,
+    /// Look whether an installed snapshot is durable.
+    Install,
+    /// Remove more rows of abandoned areas.
+    Sweep,
+}
+
+/// What the parent asks of a replica.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Input {
+    /// Append a command. Only while [`Replog::can_propose`]; otherwise it is dropped and marked.
+    Propose(Bytes),
+    /// Tell when, and at which entry, a read that starts now may be answered: [`Output::Read`].
+    Read(u64),
+    /// Change the members: [`Output::ChangeEnded`] tells how it went.
+    Change {
+        /// Names the request.
+        ticket: u64,
+        /// Who joins (or is already there, with new information).
+        add: Vec<Member>,
+        /// Who leaves.
+        remove: Vec<NodeId>,
+    },
+    /// Let another member lead: the given one or the one best prepared.
+    Transfer(Option<NodeId>),
+    /// What was sent to this node before may be lost.
+    PeerConnected(NodeId),
+    /// This node may have died.
+    PeerLost(NodeId),
+    /// The state in the store, with its [`Replog::applied_row`], has reached this entry.
+    Applied(Index),
+}
+
+/// What a replica tells its parent.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Output {
+    /// There are chosen entries behind the applied ones.
+    Chosen,
+    /// The read may be answered from a state that has applied this entry.
+    Read {
+        /// As in [`Input::Read`].
+        ticket: u64,
+        /// The entry.
+        index: Index,
+    },
+    /// The read cannot be answered here: this replica does not lead (any more).
+    ReadRefused {
+        /// As in [`Input::Read`].
+        ticket: u64,
+    },
+    /// Who leads, or is believed to, has changed.
+    Role,
+    /// The members, or those who are to become members, have changed.
+    Peers,
+    /// A member change is over.
+    ChangeEnded {
+        /// As in [`Input::Change`].
+        ticket: u64,
+        /// How it went.
+        end: ChangeEnd,
+    },
+    /// The state in the store was replaced by a snapshot; see [`Replog::chosen`] and [`Replog::data_prefix`].
+    Installed,
+    /// This replica is no member any more, and nobody needs it.
+    Retired,
+}
+
+/// How a member change ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ChangeEnd {
+    /// The new members are in charge.
+    Done,
+    /// Nothing was changed, for this reason.
+    Refused(String),
+    /// Leadership was lost on the way: it may still happen.
+    Unknown,
+}
+
+/// The effect buffer of a replica.
+pub type Out = quorate_kernel::Out<Message, Timer, Record, Output>;
+
+/// What a replica is doing.
+#[derive(Debug, Clone)]
+pub(crate) enum Role {
+    Follower,
+    Candidate(Candidate),
+    Leader(Leader),
+}
+
+/// One replica of a replicated log.
+#[derive(Debug, Clone)]
+pub struct Replog {
+    pub(crate) me: NodeId,
+    pub(crate) config: Config,
+    pub(crate) bootstrap: Vec<Member>,
+    pub(crate) restored: bool,
+    /// Nothing below this ballot is accepted or promised in the current epoch.
+    pub(crate) promised: Ballot,
+    /// What is promised in later epochs; before the start, in all.
+    pub(crate) ahead: BTreeMap<u64, Ballot>,
+    /// The highest ballot of the current epoch heard of, so that a new one can be above it.
+    pub(crate) seen: Ballot,
+    pub(crate) log: Log,
+    /// The newest ballot whose leader's log, up to its takeover, this log has caught up with ("last normal view").
+    pub(crate) log_ballot: Ballot,
+    pub(crate) chosen: Index,
+    pub(crate) applied: Index,
+    /// The epochs from that of `applied` on; the last one is current.
+    pub(crate) epochs: Vec<Epoch>,
+    /// Ids of the current members, sorted.
+    pub(crate) voters: Vec<NodeId>,
+    pub(crate) generation: u32,
+    pub(crate) garbage: Vec<u32>,
+    pub(crate) role: Role,
+    pub(crate) believed_leader: Option<NodeId>,
+    pub(crate) heard: Time,
+    pub(crate) patience: Duration,
+    pub(crate) suspect: bool,
+    /// Until then nothing is promised to anyone but the leader of `bound_to`, who may hold a lease.
+    pub(crate) bound_until: Time,
+    pub(crate) bound_to: Ballot,
+    pub(crate) receiving: Option<Receiving>,
+    pub(crate) retired: bool,
+    /// For each record with entries: the last entry and where the record stands.
+    pub(crate) journal: VecDeque<(Index, Position)>,
+    pub(crate) journal_bytes: usize,
+    pub(crate) checkpoint: Option<(Sequence, Index)>,
+}
+
+impl Replog {
+    /// A replica. `bootstrap` are the first members of a new log, the same on all of them; empty for a node that
+    /// is to be added to an existing log. It counts only if nothing survives from an earlier life.
+    ///
+    /// # Panics
+    /// If [`Config::complaints`] has any.
+    pub fn new(me: NodeId, config: Config, mut bootstrap: Vec<Member>) -> Self {
+        assert!(config.complaints().is_empty(), "{:?}", config.complaints());
+        bootstrap.sort_by_key(|member| member.id);
+        bootstrap.dedup_by_key(|member| member.id);
+        Replog {
+            me,
+            config,
+            bootstrap,
+            restored: false,
+            promised: Ballot::default(),
+            ahead: BTreeMap::new(),
+            seen: Ballot::default(),
+            log: Log::default(),
+            log_ballot: Ballot::default(),
+            chosen: 0,
+            applied: 0,
+            epochs: Vec::new(),
+            voters: Vec::new(),
+            generation: 0,
+            garbage: Vec::new(),
+            role: Role::Follower,
+            believed_leader: None,
+            heard: Time::default(),
+            patience: Duration::ZERO,
+            suspect: false,
+            bound_until: Time::default(),
+            bound_to: Ballot::default(),
+            receiving: None,
+            retired: false,
+            journal: VecDeque::new(),
+            journal_bytes: 0,
+            checkpoint: None,
+        }
+    }
+
+    /// The newest entry known to be chosen.
+    pub fn chosen(&self) -> Index {
+        self.chosen
+    }
+
+    /// The newest entry the parent has applied.
+    pub fn applied(&self) -> Index {
+        self.applied
+    }
+
+    /// The newest entry of the log, chosen or not.
+    pub fn last(&self) -> Index {
+        self.log.last()
+    }
+
+    /// The oldest entry in memory is the one after this.
+    pub fn base(&self) -> Index {
+        self.log.base()
+    }
+
+    /// A chosen entry that has not been applied yet (or was, a short while ago).
+    pub fn chosen_entry(&self, index: Index) -> Option<&Entry> {
+        if index > self.chosen { None } else { self.log.get(index) }
+    }
+
+    /// The ballot of an entry that is still in memory.
+    pub fn ballot_at(&self, index: Index) -> Option<Ballot> {
+        self.log.ballot_at(index)
+    }
+
+    /// Whether this replica leads, as far as it knows.
+    pub fn leads(&self) -> bool {
+        matches!(self.role, Role::Leader(_))
+    }
+
+    /// Whether this replica leads and everything it took over is chosen.
+    pub fn is_ready(&self) -> bool {
+        matches!(&self.role, Role::Leader(leader) if self.chosen >= leader.takeover)
+    }
+
+    /// Whether a command proposed now would be appended: this replica leads, is a member, and neither a seal nor a
+    /// handover is under way.
+    pub fn can_propose(&self) -> bool {
+        let sealed_too = self.breaks(crate::Mutant::WriteAfterSeal);
+        matches!(&self.role, Role::Leader(leader)
+            if (leader.takes_commands() && self.is_member()) || (sealed_too && leader.transfer.is_none()))
+    }
+
+    /// The ballot this replica leads, if it leads.
+    pub fn leading(&self) -> Option<Ballot> {
+        match &self.role {
+            Role::Leader(leader) => Some(leader.ballot),
+            Role::Follower | Role::Candidate(_) => None,
+        }
+    }
+
+    /// For a leader: the newest entry of its log when it took over.
+    pub fn takeover(&self) -> Option<Index> {
+        match &self.role {
+            Role::Leader(leader) => Some(leader.takeover),
+            Role::Follower | Role::Candidate(_) => None,
+        }
+    }
+
+    /// Who leads, as far as this replica knows.
+    pub fn believed_leader(&self) -> Option<NodeId> {
+        if self.leads() { Some(self.me) } else { self.believed_leader }
+    }
+
+    /// The newest epoch this replica knows to have begun.
+    pub fn epoch(&self) -> &Epoch {
+        const NONE: &Epoch =
+            &Epoch { number: 0, members: Vec::new(), former: Vec::new(), start: 0, heir: ZERO_BALLOT };
+        self.epochs.last().unwrap_or(NONE)
+    }
+
+    /// Whether this replica counts.
+    pub fn is_member(&self) -> bool {
+        self.voters.binary_search(&self.me).is_ok()
+    }
+
+    /// Whether it was a member, is none any more and has been told that nobody needs it.
+    pub fn is_retired(&self) -> bool {
+        self.retired
+    }
+
+    /// Members, former members who may still be needed, and nodes that are to become members.
+    pub fn peers(&self) -> Vec<Member> {
+        let epoch = self.epoch();
+        let mut peers: Vec<Member> = epoch.members.iter().chain(&epoch.former).cloned().collect();
+        if let Role::Leader(leader) = &self.role {
+            peers.extend(leader.learners().iter().cloned());
+        }
+        peers.retain(|member| member.id != self.me);
+        peers.sort_by_key(|member| member.id);
+        peers.dedup_by_key(|member| member.id);
+        peers
+    }
+
+    /// Nodes that catch up before they become members.
+    pub fn learners(&self) -> Vec<NodeId> {
+        match &self.role {
+            Role::Leader(leader) => leader.learners().iter().map(|member| member.id).collect(),
+            Role::Follower | Role::Candidate(_) => Vec::new(),
+        }
+    }
+
+    /// For a leader: the newest entry that each other replica has acknowledged.
+    pub fn progress(&self) -> Vec<(NodeId, Index)> {
+        match &self.role {
+            Role::Leader(leader) => leader.peers.iter().map(|(id, peer)| (*id, peer.matched)).collect(),
+            Role::Follower | Role::Candidate(_) => Vec::new(),
+        }
+    }
+
+    /// Prefix of all rows of the state in use.
+    pub fn data_prefix(&self) -> [u8; 5] {
+        area_prefix(self.generation)
+    }
+
+    /// The row that must stand in the same batch as the effects of entry `applied`.
+    ///
+    /// # Panics
+    /// If that entry is not in memory, or not chosen.
+    pub fn applied_row(&self, applied: Index) -> Row {
+        assert!(applied <= self.chosen, "only what is chosen may be applied");
+        let Some(applied_ballot) = self.log.ballot_at(applied) else { panic!("entry {applied} is gone") };
+        let meta =
+            StateMeta { applied, applied_ballot, epoch: self.epoch_at(applied), generation: self.generation };
+        (Bytes::from_static(META_KEY), Bytes::from(wire::encode(&meta)))
+    }
+
+    /// The epoch in force once entry `index`, applied or about to be, has been applied.
+    pub(crate) fn epoch_at(&self, index: Index) -> Epoch {
+        self.epochs.iter().rfind(|epoch| epoch.start <= index).cloned().unwrap_or_default()
+    }
+
+    /// The sets of current members whose word counts.
+    pub(crate) fn quorum(&self) -> Threshold<'_> {
+        let needed = majority_of(self.voters.len());
+        let needed = if self.breaks(crate::Mutant::QuorumOffByOne) { (needed - 1).max(1) } else { needed };
+        Threshold::new(&self.voters, needed)
+    }
+
+    #[cfg(feature = "mutants")]
+    pub(crate) fn breaks(&self, mutant: crate::Mutant) -> bool {
+        self.config.mutant == Some(mutant)
+    }
+
+    #[cfg(not(feature = "mutants"))]
+    pub(crate) const fn breaks(&self, _: crate::Mutant) -> bool {
+        false
+    }
+
+    /// Persists entries as the new end of the log.
+    pub(crate) fn persist_entries(&mut self, first: Index, entries: Vec<Entry>, out: &mut Out) {
+        self.journal_bytes += entries.iter().map(Entry::size_bytes).sum::<usize>();
+        let last = first + entries.len() as u64 - 1;
+        let position = out.persist(Record::Append { first, log_ballot: self.log_ballot, entries });
+        self.journal.push_back((last, position));
+    }
+
+    /// Moves the chosen mark and enters the epochs whose seals it passes.
+    pub(crate) fn choose(&mut self, cx: &mut Cx<'_>, chosen: Index, out: &mut Out) {
+        assert!(chosen <= self.log.last(), "chosen {chosen} behind the end of the log {}", self.log.last());
+        if chosen <= self.chosen {
+            return;
+        }
+        let mut index = self.chosen + 1;
+        self.chosen = chosen;
+        while index <= chosen {
+            if let Some(Entry { ballot, content: Content::Seal(seal) }) = self.log.get(index)
+                && index > self.epoch().start
+            {
+                let epoch = Epoch::after(seal, *ballot, index);
+                self.enter_epoch(cx, epoch, out);
+            }
+            index += 1;
+        }
+        out.output(Output::Chosen);
+    }
+
+    fn dispatch(&mut self, cx: &mut Cx<'_>, event: Event<Message, Timer, Input>, out: &mut Out) {
+        match event {
+            Event::Start => self.start(cx, out),
+            Event::Message { from, msg } => self.receive(cx, from, msg, out),
+            Event::Timer(Timer::Election) => self.on_election_timer(cx, out),
+            Event::Timer(Timer::Heartbeat) => self.on_heartbeat(cx, out),
+            Event::Timer(Timer::Install) => self.on_install_timer(cx, out),
+            Event::Timer(Timer::Sweep) => self.sweep(cx, out),
+            Event::Input(input) => self.input(cx, input, out),
+        }
+    }
+
+    fn input(&mut self, cx: &mut Cx<'_>, input: Input, out: &mut Out) {
+        match input {
+            Input::Propose(command) => self.propose(cx, Content::Command(command), out),
+            Input::Read(ticket) => self.read(cx, ticket, out),
+            Input::Change { ticket, add, remove } => self.change_members(cx, ticket, add, &remove, out),
+            Input::Transfer(to) => self.transfer(cx, to, out),
+            Input::PeerConnected(peer) => self.peer_connected(cx, peer, out),
+            Input::PeerLost(peer) => self.peer_lost(cx, peer, out),
+            Input::Applied(applied) => {
+                assert!(self.applied <= applied && applied <= self.chosen, "applied {applied} out of order");
+                self.applied = applied;
+                while self.epochs.get(1).is_some_and(|epoch| epoch.start <= applied) {
+                    self.epochs.remove(0);
+                }
+            }
+        }
+    }
+
+    fn receive(&mut self, cx: &mut Cx<'_>, from: NodeId, msg: Message, out: &mut Out) {
+        match msg {
+            Message::Prepare(prepare) => self.on_prepare(cx, from, &prepare, out),
+            Message::Promise { ballot, trial } => self.on_promise(cx, from, ballot, trial, out),
+            Message::Append(append) => self.on_append(cx, from, append, out),
+            Message::Accepted { ballot, matched, echo } => {
+                self.on_accepted(cx, from, ballot, matched, echo, out)
+            }
+            Message::Conflict { ballot, matched_max, echo } => {
+                self.on_conflict(cx, from, ballot, matched_max, echo, out);
+            }
+            Message::Stale { promised, epoch, settled } => {
+                self.on_stale(cx, from, promised, &epoch, settled, out);
+            }
+            Message::Part(part) => self.on_part(cx, from, part, out),
+            Message::NextPart { ballot, applied, part } => {
+                self.on_next_part(cx, from, ballot, applied, part, out)
+            }
+            Message::Handover { ballot } => self.on_handover(cx, from, ballot, out),
+            Message::Retire { ballot, epoch } => self.on_retire(cx, from, ballot, &epoch, out),
+        }
+    }
+}
+
+const ZERO_BALLOT: Ballot = Ballot { epoch: 0, number: 0, node: None };
+
+impl Machine for Replog {
+    type Msg = Message;
+    type Timer = Timer;
+    type Record = Record;
+    type Input = Input;
+    type Output = Output;
+
+    fn restore(&mut self, _cx: &mut Cx<'_>, position: Position, record: Record) {
+        self.restore_record(position, record);
+    }
+
+    fn step(&mut self, cx: &mut Cx<'_>, event: Event<Message, Timer, Input>, out: &mut Out) {
+        self.dispatch(cx, event, out);
+        self.tend_log(cx, out);
+    }
+
+    fn check(&self) {
+        self.check_invariants();
+    }
+}

@@ -1,0 +1,53 @@
+//! QUORATE: what Redis has no command for.
+
+use bytes::Bytes;
+use quorate_api::{Consistency, Reply};
+
+use super::{error, is, text};
+use crate::table::Local;
+use crate::{QUORATE_VERSION, Session, Step, World};
+
+pub(super) static COMMANDS: [Local; 1] =
+    [Local::container("quorate", "0.1.0", "A container for commands that only Quorate has.", &SUBCOMMANDS)];
+
+static SUBCOMMANDS: [Local; 3] = [
+    Local::new(
+        "quorate|consistency",
+        -2,
+        "0.1.0",
+        "Returns or sets (STRICT|RELAXED) how fresh the answers to this connection must be.",
+        consistency,
+    )
+    .connection(),
+    Local::help("quorate|help", "0.1.0"),
+    Local::new("quorate|version", 2, "0.1.0", "Returns the version of Quorate.", version),
+];
+
+fn version(_: &mut Session, _: &[Bytes], _: &dyn World) -> Step {
+    Reply::bulk(QUORATE_VERSION).into()
+}
+
+fn consistency(session: &mut Session, words: &[Bytes], _: &dyn World) -> Step {
+    let wanted = match &words[2..] {
+        [] => return Reply::bulk(name(session.consistency)).into(),
+        [word] if is(word, "strict") => Consistency::Strict,
+        [word] if is(word, "relaxed") => Consistency::Relaxed,
+        words => {
+            let asked: alloc::vec::Vec<_> =
+                words.iter().map(|word| text(&word[..word.len().min(64)])).collect();
+            let asked = asked.join(" ");
+            return error(alloc::format!(
+                "ERR consistency '{asked}' is not given here, nothing was changed; this keyspace gives: strict, relaxed"
+            ));
+        }
+    };
+    session.consistency = wanted;
+    Reply::Ok.into()
+}
+
+fn name(consistency: Consistency) -> &'static str {
+    match consistency {
+        Consistency::Strict => "strict",
+        Consistency::Relaxed => "relaxed",
+    }
+}

@@ -1,0 +1,32 @@
+//! A shard: one replicated log applied to the store. Values with versions and expiry, sessions, reads.
+//!
+//! This crate does not pick the log's members, does not route and keeps no connections. Scatter calls a shard a
+//! committee, SconeKV a bucket.
+//!
+//! # Glossary
+//! - *origin*: the node that took a request from its client; *primary*: the node that leads the shard's log.
+//! - *batch*: consecutive requests of one session that enter the log together.
+//! - *logged time*: the largest wall-clock time that a primary has logged. It alone decides whether a key has expired,
+//!   so all replicas agree and no key comes back because another primary's clock is slow.
+#![no_std]
+
+extern crate alloc;
+
+mod apply;
+mod batch;
+mod layout;
+mod machine;
+mod mutant;
+mod run;
+mod sessions;
+#[cfg(test)]
+mod tests;
+mod view;
+
+pub use apply::decode_reply;
+pub use batch::{BatchHeader, batch_header, decode_batch, encode_batch};
+pub use layout::State;
+pub use machine::{Input, Out, Output, Shard, Timer};
+pub use mutant::Mutant;
+pub use run::is_read;
+pub use sessions::Limits;

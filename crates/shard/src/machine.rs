@@ -1,0 +1,466 @@
+//! The shard as a machine: a log and what it does to the store.
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+use bytes::Bytes;
+use core::time::Duration;
+use quorate_api::{Reply, Request, SessionId};
+use quorate_kernel::{Cx, Event, Machine, NodeId, Position, Told, wire};
+use quorate_replog::{self as replog, ChangeEnd, Index, Member, Message, Record, Replog};
+
+use crate::Mutant;
+use crate::batch::{BatchHeader, Payload, batch_header};
+use crate::layout::{State, counters_key};
+use crate::sessions::{Limits, Sessions};
+use crate::view::View;
+
+/// The timers of a shard.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Timer {
+    /// One of its log's.
+    Log(replog::Timer),
+    /// More entries wait to be applied.
+    Apply,
+    /// A key expires.
+    Expiry,
+}
+
+/// What the node asks of a shard.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Input {
+    /// Put this encoded batch into the log.
+    Submit(Bytes),
+    /// Answer these reads, strictly.
+    Read {
+        /// Names the read.
+        ticket: u64,
+        /// What to read.
+        requests: Vec<Request>,
+    },
+    /// Change the members.
+    Change {
+        /// Names the request.
+        ticket: u64,
+        /// Who joins.
+        add: Vec<Member>,
+        /// Who leaves.
+        remove: Vec<NodeId>,
+    },
+    /// Let another member lead.
+    Transfer(Option<NodeId>),
+    /// What was sent to this node before may be lost.
+    PeerConnected(NodeId),
+    /// This node may have died.
+    PeerLost(NodeId),
+}
+
+/// What a shard tells its node.
+#[derive(Debug, Clone, PartialEq)]
+pub enum Output {
+    /// Requests that this node, leading, has applied, with their encoded replies (an empty one: the reply is no
+    /// longer known).
+    Answers {
+        /// Who wants them.
+        origin: NodeId,
+        /// Whose requests.
+        session: SessionId,
+        /// Number of the first of them.
+        first_seq: u64,
+        /// Their replies, in order.
+        replies: Vec<Bytes>,
+    },
+    /// A batch was refused because requests before it are missing.
+    Gap {
+        /// Who sent it.
+        origin: NodeId,
+        /// Whose requests.
+        session: SessionId,
+        /// The first one that is missing.
+        expected: u64,
+    },
+    /// A batch was refused because the log does not know its session (any more).
+    SessionLost {
+        /// Who sent it.
+        origin: NodeId,
+        /// Which session.
+        session: SessionId,
+    },
+    /// A batch was dropped because this node does not lead, or not yet: it is to be sent again.
+    NotTaken {
+        /// Who sent it.
+        origin: NodeId,
+    },
+    /// The answers to a read.
+    Read {
+        /// As in [`Input::Read`].
+        ticket: u64,
+        /// One reply for each request.
+        replies: Vec<Reply>,
+    },
+    /// A read cannot be answered here.
+    ReadRefused {
+        /// As in [`Input::Read`].
+        ticket: u64,
+    },
+    /// Who leads, or whether this node does, has changed.
+    Role,
+    /// Members or learners have changed.
+    Peers,
+    /// A member change is over.
+    ChangeEnded {
+        /// As in [`Input::Change`].
+        ticket: u64,
+        /// How it went.
+        end: ChangeEnd,
+    },
+    /// This node is no member any more.
+    Retired,
+}
+
+/// The effect buffer of a shard.
+pub type Out = quorate_kernel::Out<Message, Timer, Record, Output>;
+
+/// A read under way.
+#[derive(Debug, Clone)]
+struct Reading {
+    ticket: u64,
+    requests: Vec<Request>,
+}
+
+/// A log applied to the store.
+#[derive(Debug)]
+pub struct Shard {
+    pub(crate) log: Replog,
+    pub(crate) limits: Limits,
+    pub(crate) state: State,
+    pub(crate) sessions: Sessions,
+    /// For a leader: the next request number of each session that is not in the log yet.
+    appended: BTreeMap<u64, u64>,
+    /// Reads that the log has not allowed yet, by the log's ticket.
+    asked: BTreeMap<u64, Reading>,
+    tickets: u64,
+    /// Allowed reads that wait for an entry to be applied.
+    allowed: VecDeque<(Index, Reading)>,
+    /// Allowed reads that wait for logged time to pass a key's expiry.
+    untimely: Vec<Reading>,
+    /// Whether `state` and `sessions` are those of the store.
+    pub(crate) loaded: bool,
+    /// The newest time that was proposed without a batch.
+    ticked_ms: u64,
+}
+
+impl Shard {
+    /// The shard over this log.
+    pub fn new(log: Replog, limits: Limits) -> Self {
+        Shard {
+            log,
+            limits,
+            state: State::default(),
+            sessions: Sessions::default(),
+            appended: BTreeMap::new(),
+            asked: BTreeMap::new(),
+            tickets: 0,
+            allowed: VecDeque::new(),
+            untimely: Vec::new(),
+            loaded: false,
+            ticked_ms: 0,
+        }
+    }
+
+    /// The log, to look at.
+    pub fn log(&self) -> &Replog {
+        &self.log
+    }
+
+    /// The counters, as of the newest applied entry.
+    pub fn state(&self) -> &State {
+        &self.state
+    }
+
+    /// Whether a batch would be taken now: this node leads and has applied all that it took over.
+    pub fn takes_batches(&self) -> bool {
+        self.log.can_propose() && self.has_caught_up()
+    }
+
+    /// Whether this node leads, everything before its leadership is chosen and applied, and it would read and write.
+    fn has_caught_up(&self) -> bool {
+        self.log.is_ready() && self.log.takeover().is_some_and(|takeover| self.log.applied() >= takeover)
+    }
+
+    /// Answers from the state as it is here now, however old.
+    pub fn read_relaxed(&self, cx: &mut Cx<'_>, request: &Request) -> Reply {
+        let area = self.log.data_prefix();
+        let (now_ms, seed) = (cx.wall.unix_ms, cx.rng.next_u64());
+        let mut view = View::reading(&*cx.store, &self.limits, area, self.state, now_ms, seed);
+        crate::run::run_request(&mut view, request)
+    }
+
+    fn input(&mut self, cx: &mut Cx<'_>, input: Input, out: &mut Out) {
+        match input {
+            Input::Submit(batch) => self.submit(cx, batch, out),
+            Input::Read { ticket, requests } => {
+                self.tickets += 1;
+                self.asked.insert(self.tickets, Reading { ticket, requests });
+                self.step_log(cx, Event::Input(replog::Input::Read(self.tickets)), out);
+            }
+            Input::Change { ticket, add, remove } => {
+                self.step_log(cx, Event::Input(replog::Input::Change { ticket, add, remove }), out);
+            }
+            Input::Transfer(to) => self.step_log(cx, Event::Input(replog::Input::Transfer(to)), out),
+            Input::PeerConnected(peer) => {
+                self.step_log(cx, Event::Input(replog::Input::PeerConnected(peer)), out)
+            }
+            Input::PeerLost(peer) => self.step_log(cx, Event::Input(replog::Input::PeerLost(peer)), out),
+        }
+    }
+
+    /// Takes a batch into the log, if its requests follow those that are there.
+    fn submit(&mut self, cx: &mut Cx<'_>, batch: Bytes, out: &mut Out) {
+        let Ok(header) = batch_header(&batch) else { return cx.marks.hit("shard.batch.malformed") };
+        let session = header.session.0;
+        if !self.takes_batches() {
+            return out.output(Output::NotTaken { origin: header.origin });
+        }
+        let known = self.sessions.get(session);
+        let next = self.appended.get(&session).copied().or_else(|| known.map(|known| known.last() + 1));
+        let origin = header.origin;
+        match next {
+            None if !self.limits.is_new(header.since, self.log.last() + 1) => {
+                cx.marks.hit("shard.session.lost");
+                return out.output(Output::SessionLost { origin, session: header.session });
+            }
+            None if header.first_seq > 1 => {
+                cx.marks.hit("shard.batch.gap");
+                return out.output(Output::Gap { origin, session: header.session, expected: 1 });
+            }
+            Some(expected) if header.first_seq > expected => {
+                cx.marks.hit("shard.batch.gap");
+                return out.output(Output::Gap { origin, session: header.session, expected });
+            }
+            Some(expected) if header.end_seq() <= expected => {
+                // All of it is in the log. What is applied is answered again; the rest is answered when it is.
+                cx.marks.hit("shard.batch.repeated");
+                if self.answer_again(&header, out) {
+                    cx.marks.hit("shard.session.replayed");
+                }
+                return;
+            }
+            Some(_) | None => {}
+        }
+        self.appended.insert(session, header.end_seq());
+        let payload =
+            Payload { now_ms: cx.wall.unix_ms, seed: cx.rng.next_u64(), batches: alloc::vec![batch] };
+        self.propose(cx, &payload, out);
+    }
+
+    fn propose(&mut self, cx: &mut Cx<'_>, payload: &Payload, out: &mut Out) {
+        let command = Bytes::from(wire::encode(payload));
+        self.step_log(cx, Event::Input(replog::Input::Propose(command)), out);
+    }
+
+    /// Answers what a batch that came again asks for, as far as it is applied. Returns whether anything is.
+    fn answer_again(&self, header: &BatchHeader, out: &mut Out) -> bool {
+        use replog::session::Admission;
+        let BatchHeader { origin, session, .. } = *header;
+        let Some(known) = self.sessions.get(session.0) else { return false };
+        let mut replies = Vec::new();
+        let mut first = None;
+        for seq in header.first_seq..header.end_seq() {
+            match known.admit(seq) {
+                Admission::Replay(reply) => {
+                    first.get_or_insert(seq);
+                    replies.push(reply);
+                }
+                Admission::Settled => {}
+                Admission::Apply | Admission::Gap(_) => break,
+            }
+        }
+        if let Some(first_seq) = first {
+            out.output(Output::Answers { origin, session, first_seq, replies });
+        }
+        first.is_some()
+    }
+
+    /// Steps the log and takes up what it says.
+    pub(crate) fn step_log(
+        &mut self,
+        cx: &mut Cx<'_>,
+        event: Event<Message, replog::Timer, replog::Input>,
+        out: &mut Out,
+    ) {
+        let mut child = out.child();
+        self.log.step(cx, event, &mut child);
+        let mut told = Vec::new();
+        let mut discard = None;
+        out.lift(
+            &mut child,
+            |msg| msg,
+            Timer::Log,
+            |record| record,
+            |what| match what {
+                Told::Output(output) => told.push(output),
+                Told::Discard(position) => discard = Some(position),
+            },
+        );
+        if let Some(position) = discard {
+            out.discard(position);
+        }
+        for output in told {
+            self.told(cx, output, out);
+        }
+    }
+
+    fn told(&mut self, cx: &mut Cx<'_>, output: replog::Output, out: &mut Out) {
+        match output {
+            replog::Output::Chosen => self.apply(cx, out),
+            replog::Output::Read { ticket, index } => {
+                if let Some(reading) = self.asked.remove(&ticket) {
+                    self.allowed.push_back((index, reading));
+                    self.serve_reads(cx, out);
+                }
+            }
+            replog::Output::ReadRefused { ticket } => {
+                if let Some(reading) = self.asked.remove(&ticket) {
+                    out.output(Output::ReadRefused { ticket: reading.ticket });
+                }
+            }
+            replog::Output::Role => {
+                self.appended.clear();
+                self.ticked_ms = 0;
+                if !self.log.leads() {
+                    for reading in self.untimely.drain(..) {
+                        out.output(Output::ReadRefused { ticket: reading.ticket });
+                    }
+                }
+                self.arm_expiry(cx, out);
+                out.output(Output::Role);
+            }
+            replog::Output::Peers => out.output(Output::Peers),
+            replog::Output::ChangeEnded { ticket, end } => out.output(Output::ChangeEnded { ticket, end }),
+            replog::Output::Installed => {
+                self.reload(cx, out);
+                if self.limits.breaks(Mutant::SessionsNotInSnapshot) {
+                    self.sessions = Sessions::default();
+                }
+            }
+            replog::Output::Retired => out.output(Output::Retired),
+        }
+    }
+
+    /// Takes the state from the store.
+    fn reload(&mut self, cx: &mut Cx<'_>, out: &mut Out) {
+        let area = self.log.data_prefix();
+        self.state = match cx.store.get(&counters_key(area)).map(|row| wire::decode(&row)) {
+            Some(Ok(state)) => state,
+            Some(Err(error)) => panic!("the counters of the shard: {error}"),
+            None => State::default(),
+        };
+        self.sessions = Sessions::load(cx, area);
+        self.loaded = true;
+        self.serve_reads(cx, out);
+    }
+
+    /// Answers the allowed reads whose entry is applied.
+    pub(crate) fn serve_reads(&mut self, cx: &mut Cx<'_>, out: &mut Out) {
+        while let Some((index, _)) = self.allowed.front() {
+            if *index > self.log.applied() && !self.limits.breaks(Mutant::ReadBeforeApplied) {
+                break;
+            }
+            if let Some((_, reading)) = self.allowed.pop_front() {
+                self.serve(cx, reading, out);
+            }
+        }
+        if !self.untimely.is_empty() {
+            let now_ms = self.state.now_ms;
+            let waiting = core::mem::take(&mut self.untimely);
+            // Time has gone on, or leadership will be lost: each pass makes progress or waits for the next entry.
+            for reading in waiting {
+                if now_ms >= self.ticked_ms || !self.log.leads() {
+                    self.serve(cx, reading, out);
+                } else {
+                    self.untimely.push(reading);
+                }
+            }
+        }
+    }
+
+    fn serve(&mut self, cx: &mut Cx<'_>, reading: Reading, out: &mut Out) {
+        let area = self.log.data_prefix();
+        let now_ms = cx.wall.unix_ms;
+        let seed = cx.rng.next_u64();
+        let mut view = View::reading(&*cx.store, &self.limits, area, self.state, now_ms, seed);
+        let replies: Vec<Reply> =
+            reading.requests.iter().map(|request| crate::run::run_request(&mut view, request)).collect();
+        if view.expiry_pending.is_none() || self.limits.breaks(Mutant::ExpiryByLocalClock) {
+            // What was read is chosen and applied: other nodes' disks have it.
+            return out.output_early(Output::Read { ticket: reading.ticket, replies });
+        }
+        // By this clock a key has expired, but the log does not say so yet. Were it read as gone now, another leader
+        // with a slower clock could show it again: let the log decide, then read.
+        cx.marks.hit("shard.read.waits_for_expiry");
+        if self.takes_batches() {
+            self.untimely.push(reading);
+            self.tick(cx, now_ms, out);
+        } else {
+            out.output(Output::ReadRefused { ticket: reading.ticket });
+        }
+    }
+
+    /// Logs that time has come to `now_ms`.
+    fn tick(&mut self, cx: &mut Cx<'_>, now_ms: u64, out: &mut Out) {
+        if now_ms > self.ticked_ms && self.takes_batches() {
+            self.ticked_ms = now_ms;
+            self.propose(cx, &Payload { now_ms, seed: 0, batches: Vec::new() }, out);
+        }
+    }
+
+    /// For a leader: wakes when the next key expires.
+    pub(crate) fn arm_expiry(&mut self, cx: &mut Cx<'_>, out: &mut Out) {
+        const SOONEST: Duration = Duration::from_millis(20);
+        const LATEST: Duration = Duration::from_secs(60);
+        if let (true, Some(next_ms)) = (self.log.leads(), self.state.next_expiry_ms) {
+            let wait = Duration::from_millis(next_ms.saturating_sub(cx.wall.unix_ms));
+            out.arm(Timer::Expiry, wait.clamp(SOONEST, LATEST));
+        }
+    }
+
+    fn on_expiry(&mut self, cx: &mut Cx<'_>, out: &mut Out) {
+        if self.state.next_expiry_ms.is_some_and(|next_ms| next_ms <= cx.wall.unix_ms) {
+            self.tick(cx, cx.wall.unix_ms, out);
+        }
+        self.arm_expiry(cx, out);
+    }
+}
+
+impl Machine for Shard {
+    type Msg = Message;
+    type Timer = Timer;
+    type Record = Record;
+    type Input = Input;
+    type Output = Output;
+
+    fn restore(&mut self, cx: &mut Cx<'_>, position: Position, record: Record) {
+        self.log.restore(cx, position, record);
+    }
+
+    fn step(&mut self, cx: &mut Cx<'_>, event: Event<Message, Timer, Input>, out: &mut Out) {
+        match event {
+            Event::Start => {
+                self.step_log(cx, Event::Start, out);
+                self.reload(cx, out);
+                self.apply(cx, out);
+            }
+            Event::Message { from, msg } => self.step_log(cx, Event::Message { from, msg }, out),
+            Event::Timer(Timer::Log(timer)) => self.step_log(cx, Event::Timer(timer), out),
+            Event::Timer(Timer::Apply) => self.apply(cx, out),
+            Event::Timer(Timer::Expiry) => self.on_expiry(cx, out),
+            Event::Input(input) => self.input(cx, input, out),
+        }
+    }
+
+    fn check(&self) {
+        self.log.check();
+        assert!(self.state.keyspace_oldest <= self.state.keyspace);
+        assert!(self.state.expiring <= self.state.keys, "{:?}", self.state);
+    }
+}

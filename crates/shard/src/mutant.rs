@@ -1,0 +1,61 @@
+//! Rules of the shard and of the node above it that can be broken on purpose, one at a time, so that the simulator
+//! proves it would notice.
+
+/// A broken rule. Without the feature `mutants` none can be chosen, and the rules are compiled in whole.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Mutant {
+    /// A replica that took over a snapshot forgets the sessions in it.
+    SessionsNotInSnapshot,
+    /// A request that comes again is applied again.
+    ApplyAgain,
+    /// What was applied is in the store before the session says so.
+    SessionRowMissing,
+    /// A read decides by its own clock whether a key has expired, without asking the log.
+    ExpiryByLocalClock,
+    /// A read is answered before the entries it has to show are applied.
+    ReadBeforeApplied,
+    /// A key that is created again has the version it had at first.
+    VersionsRestart,
+    /// A change of a value does not change its version.
+    VersionKept,
+    /// EXEC runs whatever has become of the watched keys.
+    WatchIgnored,
+    /// Replicas let keys expire when their own clock says so.
+    ApplyByLocalClock,
+    /// Removing a key leaves its expiry row.
+    ExpiryRowLeft,
+    /// A write that is sent again gets a new number.
+    RetryWithNewNumber,
+    /// A write that was sent and not answered in time is refused.
+    SentIsRefused,
+    /// Requests of one connection do not wait for each other.
+    OrderIgnored,
+    /// Reads of one connection are answered in whatever order they come back.
+    ReadsOvertake,
+    /// Reads that were asked in an earlier life are taken for those of this one.
+    NamesRepeat,
+    /// A node that leads others stops.
+    StopWhileLeading,
+}
+
+impl Mutant {
+    /// All of them.
+    pub const ALL: [Mutant; 16] = [
+        Mutant::SessionsNotInSnapshot,
+        Mutant::ApplyAgain,
+        Mutant::SessionRowMissing,
+        Mutant::ExpiryByLocalClock,
+        Mutant::ReadBeforeApplied,
+        Mutant::VersionsRestart,
+        Mutant::VersionKept,
+        Mutant::WatchIgnored,
+        Mutant::ApplyByLocalClock,
+        Mutant::ExpiryRowLeft,
+        Mutant::RetryWithNewNumber,
+        Mutant::SentIsRefused,
+        Mutant::OrderIgnored,
+        Mutant::ReadsOvertake,
+        Mutant::NamesRepeat,
+        Mutant::StopWhileLeading,
+    ];
+}

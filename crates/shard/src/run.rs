@@ -1,0 +1,49 @@
+//! Running requests against a view.
+
+use alloc::vec::Vec;
+use quorate_api::{Command, Reply, Request};
+use quorate_values::{Effect, by_code};
+
+use crate::Mutant;
+use crate::view::View;
+
+/// Whether a request changes nothing, whatever the state.
+pub fn is_read(request: &Request) -> bool {
+    let reads = |command: &Command| by_code(command.code).is_some_and(|spec| spec.effect == Effect::Read);
+    match request {
+        Request::One(command) => reads(command),
+        Request::Versions(_) => true,
+        Request::Transaction { commands, .. } => commands.iter().all(reads),
+    }
+}
+
+/// Runs a request to its end.
+pub(crate) fn run_request(view: &mut View<'_>, request: &Request) -> Reply {
+    match request {
+        Request::One(command) => run_command(view, command),
+        Request::Versions(keys) => {
+            let versions = keys.iter().map(|key| Reply::Int(view.version(key).0 as i64));
+            Reply::Array(versions.collect())
+        }
+        Request::Transaction { watched, commands } => {
+            let ignored = view.limits.breaks(Mutant::WatchIgnored);
+            if !ignored && watched.iter().any(|(key, version)| view.version(key) != *version) {
+                return Reply::NilArray;
+            }
+            let replies: Vec<Reply> = commands.iter().map(|command| run_command(view, command)).collect();
+            Reply::Array(replies)
+        }
+    }
+}
+
+fn run_command(view: &mut View<'_>, command: &Command) -> Reply {
+    // The doors check both; a command of a newer program must not be half understood by an older one.
+    let Some(spec) = by_code(command.code) else {
+        return Reply::error("ERR this node does not know the command: upgrade it");
+    };
+    if !spec.arity.allows(command.args.len() + 1) {
+        return Reply::error(alloc::format!("ERR wrong number of arguments for '{}' command", spec.name));
+    }
+    view.begin_command();
+    (spec.run)(view, &command.args)
+}

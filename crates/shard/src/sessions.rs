@@ -1,0 +1,122 @@
+//! The sessions of a shard: in memory, and as rows beside the values.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use bytes::Bytes;
+use quorate_kernel::{Cx, wire};
+use quorate_replog::Index;
+use quorate_replog::session::Session;
+use quorate_store::Scan;
+
+use crate::layout::{Area, number_in, session_key, sessions_range};
+use crate::view::Overlay;
+
+/// Bounds of a shard. Which sessions are forgotten is part of what the log means: the same on all members, for as long
+/// as the log lives.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Limits {
+    /// So many sessions are remembered; the one unused for longest goes first.
+    pub sessions_max: usize,
+    /// But none that was used by one of so many newest entries. An origin that was cut off for longer than these took
+    /// to be written is told that its requests may or may not have happened.
+    pub unused_entries_min: Index,
+    /// Entries applied in one step at most: a long backlog must not stop heartbeats. Of no consequence for the state,
+    /// so it may differ between members.
+    pub apply_entries_max: usize,
+    /// Which rule is broken, for the simulator to notice.
+    #[cfg(feature = "mutants")]
+    pub mutant: Option<crate::Mutant>,
+}
+
+impl Limits {
+    /// For servers.
+    pub fn production() -> Self {
+        Limits {
+            sessions_max: 4_096,
+            unused_entries_min: 100_000,
+            apply_entries_max: 64,
+            #[cfg(feature = "mutants")]
+            mutant: None,
+        }
+    }
+
+    /// So small that a simulation meets both.
+    pub fn tiny() -> Self {
+        Limits {
+            sessions_max: 2,
+            unused_entries_min: 150,
+            apply_entries_max: 3,
+            #[cfg(feature = "mutants")]
+            mutant: None,
+        }
+    }
+
+    /// Whether a session that began after entry `since` and is not known at entry `index` has certainly never been:
+    /// had it been, it could not have been forgotten yet.
+    pub(crate) fn is_new(&self, since: Index, index: Index) -> bool {
+        index <= since.saturating_add(self.unused_entries_min)
+    }
+
+    #[cfg(feature = "mutants")]
+    pub(crate) fn breaks(&self, mutant: crate::Mutant) -> bool {
+        self.mutant == Some(mutant)
+    }
+
+    #[cfg(not(feature = "mutants"))]
+    pub(crate) const fn breaks(&self, _: crate::Mutant) -> bool {
+        false
+    }
+}
+
+/// All sessions, and which of them have changed since they were last written.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Sessions {
+    table: BTreeMap<u64, Session>,
+    changed: BTreeSet<u64>,
+}
+
+impl Sessions {
+    pub(crate) fn load(cx: &mut Cx<'_>, area: Area) -> Self {
+        let (start, end) = sessions_range(area);
+        let rows = cx.store.scan(Scan::range(&start, Some(&end)));
+        let table = rows.into_iter().map(|(key, value)| match wire::decode(&value) {
+            Ok(session) => (number_in(&key), session),
+            Err(error) => panic!("the row of a session: {error}"),
+        });
+        Sessions { table: table.collect(), changed: BTreeSet::new() }
+    }
+
+    pub(crate) fn get(&self, session: u64) -> Option<&Session> {
+        self.table.get(&session)
+    }
+
+    /// The session, which from now on counts as changed; created if `create`.
+    pub(crate) fn change(&mut self, session: u64, create: bool) -> Option<&mut Session> {
+        if create && !self.table.contains_key(&session) {
+            self.table.insert(session, Session::default());
+        }
+        let found = self.table.get_mut(&session)?;
+        self.changed.insert(session);
+        Some(found)
+    }
+
+    /// Adds the rows of what has changed to `overlay`, and forgets the oldest sessions if there are too many.
+    pub(crate) fn write(&mut self, area: Area, index: Index, limits: &Limits, overlay: &mut Overlay) {
+        while self.table.len() > limits.sessions_max {
+            let oldest = self.table.iter().min_by_key(|(_, session)| session.used());
+            let Some((number, used)) = oldest.map(|(number, session)| (*number, session.used())) else {
+                break;
+            };
+            if used + limits.unused_entries_min > index {
+                break;
+            }
+            self.table.remove(&number);
+            self.changed.remove(&number);
+            overlay.insert(session_key(area, number), None);
+        }
+        for number in core::mem::take(&mut self.changed) {
+            if let Some(session) = self.table.get(&number) {
+                overlay.insert(session_key(area, number), Some(Bytes::from(wire::encode(session))));
+            }
+        }
+    }
+}

@@ -1,0 +1,89 @@
+//! EXEC: all commands at one instant, or none.
+
+use bytes::Bytes;
+use quorate_api::{Command, CommandCode, Reply, Request, Version};
+
+use super::{Bench, command};
+
+fn exec(bench: &mut Bench, watched: &[(&str, i64)], commands: &[&[&str]]) -> Reply {
+    let watched = watched
+        .iter()
+        .map(|(key, version)| (Bytes::copy_from_slice(key.as_bytes()), Version(version.unsigned_abs())));
+    let commands = commands.iter().map(|words| command(words)).collect();
+    bench.apply(&[Request::Transaction { watched: watched.collect(), commands }]).remove(0)
+}
+
+#[test]
+fn versions_grow_over_removal_and_creation() {
+    let mut bench = Bench::new();
+    assert_eq!(bench.version("a"), 0);
+    let mut last = 0;
+    for words in [
+        &["SET", "a", "1"][..],
+        &["SET", "a", "1"],
+        &["PEXPIRE", "a", "100"],
+        &["DEL", "a"],
+        &["SET", "a", "1"],
+        &["RENAME", "a", "b"],
+        &["RPUSH", "a", "x"],
+        &["RPUSH", "a", "y"],
+        &["LPOP", "a"],
+        &["FLUSHALL"],
+        &["SET", "a", "1"],
+    ] {
+        bench.run(words);
+        let version = bench.version("a");
+        assert!(version > last, "{words:?}: {version} after {last}");
+        last = version;
+    }
+    bench.run(&["GET", "a"]);
+    bench.run(&["SET", "other", "1"]);
+    assert_eq!(bench.version("a"), last, "reading, and other keys, change nothing");
+}
+
+#[test]
+fn what_was_watched_must_be_as_it_was() {
+    let mut bench = Bench::new();
+    let absent = bench.version("a");
+    bench.run(&["SET", "a", "1"]);
+    assert_eq!(exec(&mut bench, &[("a", absent)], &[&["SET", "a", "2"]]), Reply::NilArray);
+    bench.run(&["DEL", "a"]);
+    assert_eq!(
+        exec(&mut bench, &[("a", absent)], &[&["SET", "a", "2"]]),
+        Reply::NilArray,
+        "it came and went"
+    );
+    let version = bench.version("a");
+    assert_eq!(exec(&mut bench, &[("a", version)], &[&["SET", "a", "3"]]), Reply::Array([Reply::Ok].into()));
+    assert_eq!(exec(&mut bench, &[("a", version)], &[&["SET", "a", "4"]]), Reply::NilArray);
+    assert_eq!(bench.run(&["GET", "a"]), Reply::bulk("3"));
+}
+
+#[test]
+fn a_watched_key_that_expired_has_changed() {
+    let mut bench = Bench::new();
+    bench.run(&["SET", "a", "1", "PX", "10"]);
+    let version = bench.version("a");
+    bench.now_ms += 10;
+    assert_eq!(exec(&mut bench, &[("a", version)], &[&["SET", "a", "2"]]), Reply::NilArray);
+}
+
+#[test]
+fn a_command_that_fails_does_not_undo_the_others() {
+    let mut bench = Bench::new();
+    let reply = exec(&mut bench, &[], &[&["SET", "a", "x"], &["INCRBY", "a", "1"], &["APPEND", "a", "y"]]);
+    let Reply::Array(items) = reply else { panic!("{reply:?}") };
+    assert!(matches!(items[..], [Reply::Ok, Reply::Error(_), Reply::Int(2)]), "{items:?}");
+    assert_eq!(bench.run(&["GET", "a"]), Reply::bulk("xy"));
+}
+
+#[test]
+fn a_command_of_a_newer_program_changes_nothing() {
+    let mut bench = Bench::new();
+    let unknown = Command { code: CommandCode(60_000), args: [Bytes::from_static(b"a")].into() };
+    let reply = bench.apply(&[Request::One(unknown)]).remove(0);
+    assert!(matches!(&reply, Reply::Error(error) if error.0.contains("upgrade")), "{reply:?}");
+    let short = Command { args: [].into(), ..command(&["GET", "a"]) };
+    assert!(matches!(bench.apply(&[Request::One(short)]).remove(0), Reply::Error(_)));
+    assert_eq!((bench.row_count(), bench.state.versions), (0, 0));
+}

@@ -1,0 +1,404 @@
+//! The keyspace as commands see it: the rows of the store under the changes that are being made.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use bytes::Bytes;
+use quorate_api::{Version, position_of};
+use quorate_kernel::Rng;
+use quorate_store::{Batch, Row, Scan, Store};
+use quorate_values::{Kind, Meta, Space};
+
+use crate::Mutant;
+use crate::layout::{
+    Area, HEADER_KEY_BYTES, Header, Keys, State, decode_value, encode_value, number_in, removal_key,
+};
+use crate::sessions::Limits;
+
+/// Rows of dead collections and keyspaces removed with each entry.
+const SWEEP_ROWS: usize = 32;
+/// Expired keys removed with each entry. More wait for the next one; they do not exist meanwhile.
+const EXPIRE_KEYS: usize = 64;
+
+/// Changes of one or more entries, made but not yet applied to the store.
+pub(crate) type Overlay = BTreeMap<Bytes, Option<Bytes>>;
+
+/// A keyspace in one instant.
+pub(crate) struct View<'a> {
+    store: &'a dyn Store,
+    pub(crate) limits: &'a Limits,
+    area: Area,
+    pub(crate) state: State,
+    pub(crate) overlay: Overlay,
+    now_ms: u64,
+    chance: Rng,
+    /// The newest version before the command that runs: keys above it have been given a new one.
+    version_before: u64,
+    cached: Option<(Bytes, Option<(Header, Bytes)>)>,
+    /// A key was met that the asked-for time would have expired and logged time has not: the earliest such time.
+    pub(crate) expiry_pending: Option<u64>,
+}
+
+impl<'a> View<'a> {
+    /// For applying: time is logged time.
+    pub(crate) fn applying(store: &'a dyn Store, limits: &'a Limits, area: Area, state: State) -> Self {
+        View {
+            store,
+            limits,
+            area,
+            now_ms: state.now_ms,
+            version_before: state.versions,
+            state,
+            overlay: Overlay::new(),
+            chance: Rng::new(0),
+            cached: None,
+            expiry_pending: None,
+        }
+    }
+
+    /// For reading as of `now_ms`; where that is later than logged time and it matters, `expiry_pending` tells.
+    pub(crate) fn reading(
+        store: &'a dyn Store,
+        limits: &'a Limits,
+        area: Area,
+        state: State,
+        now_ms: u64,
+        seed: u64,
+    ) -> Self {
+        let mut view = View::applying(store, limits, area, state);
+        view.now_ms = now_ms.max(state.now_ms);
+        view.chance = Rng::new(seed);
+        view
+    }
+
+    /// The next entry begins, with its logged time and chance.
+    pub(crate) fn begin_entry(&mut self, now_ms: u64, seed: u64) {
+        self.state.now_ms = self.state.now_ms.max(now_ms);
+        self.now_ms = self.state.now_ms;
+        self.chance = Rng::new(seed);
+        self.cached = None;
+    }
+
+    /// The next command begins.
+    pub(crate) fn begin_command(&mut self) {
+        self.version_before = self.state.versions;
+    }
+
+    fn keys_of(&self) -> Keys {
+        Keys::new(self.area, self.state.keyspace)
+    }
+
+    fn row_at(&self, row_key: &[u8]) -> Option<Bytes> {
+        match self.overlay.get(row_key) {
+            Some(changed) => changed.clone(),
+            None => self.store.get(row_key),
+        }
+    }
+
+    /// The key's header and body, expired or not.
+    fn raw(&mut self, key: &[u8]) -> Option<(Header, Bytes)> {
+        if let Some((cached, value)) = &self.cached
+            && cached == key
+        {
+            return value.clone();
+        }
+        let row_key = self.keys_of().header(position_of(key), key);
+        let value = self.row_at(&row_key).map(|value| decode_value(&value));
+        self.cached = Some((Bytes::copy_from_slice(key), value.clone()));
+        value
+    }
+
+    fn live(&mut self, key: &[u8]) -> Option<(Header, Bytes)> {
+        let (header, body) = self.raw(key)?;
+        if !self.is_live(&header) {
+            return None;
+        }
+        Some((header, body))
+    }
+
+    fn is_live(&mut self, header: &Header) -> bool {
+        let Some(expire_ms) = header.expire_ms.filter(|expire_ms| *expire_ms <= self.now_ms) else {
+            return true;
+        };
+        if expire_ms > self.state.now_ms {
+            let earliest = self.expiry_pending.map_or(expire_ms, |other| other.min(expire_ms));
+            self.expiry_pending = Some(earliest);
+        }
+        false
+    }
+
+    fn write_header(&mut self, key: &[u8], header: Header, body: &[u8]) {
+        let row_key = self.keys_of().header(position_of(key), key);
+        let value = encode_value(&header, body);
+        let body = value.slice(value.len() - body.len()..);
+        self.overlay.insert(Bytes::from(row_key), Some(value));
+        self.cached = Some((Bytes::copy_from_slice(key), Some((header, body))));
+    }
+
+    fn next_version(&mut self) -> u64 {
+        self.state.versions += 1;
+        self.state.versions
+    }
+
+    /// Gives a key whose elements change its new version, once a command.
+    fn touch(&mut self, key: &[u8]) -> Header {
+        let Some((header, body)) = self.raw(key) else { panic!("rows of a key that does not exist") };
+        if header.version > self.version_before {
+            return header;
+        }
+        let header = Header { version: self.next_version(), ..header };
+        self.write_header(key, header, &body);
+        header
+    }
+
+    /// The key's version, for WATCH.
+    pub(crate) fn version(&mut self, key: &[u8]) -> Version {
+        if let Some((header, _)) = self.live(key) {
+            return Version(header.version);
+        }
+        let removed = self.row_at(&removal_key(self.area, position_of(key)));
+        let removed = removed.and_then(|row| row.first_chunk().map(|bytes| u64::from_be_bytes(*bytes)));
+        Version(removed.unwrap_or(0).max(self.state.cleared))
+    }
+
+    /// Rows from `start` to `end` as they are under the changes.
+    fn merged(&self, start: &[u8], end: &[u8], reverse: bool, rows_max: usize) -> Vec<Row> {
+        if start >= end || rows_max == 0 {
+            return Vec::new();
+        }
+        let range = (core::ops::Bound::Included(start), core::ops::Bound::Excluded(end));
+        let changed = || self.overlay.range::<[u8], _>(range);
+        let count = changed().count();
+        let mut scan = Scan::range(start, Some(end)).rows(rows_max.saturating_add(count));
+        scan.reverse = reverse;
+        let rows = self.store.scan(scan);
+        if count == 0 {
+            return rows;
+        }
+        // The store gave enough rows to make up for every one that is changed, so the first `rows_max` are right.
+        let mut merged: BTreeMap<Bytes, Bytes> = rows.into_iter().collect();
+        for (key, value) in changed() {
+            match value {
+                Some(value) => merged.insert(key.clone(), value.clone()),
+                None => merged.remove(key),
+            };
+        }
+        if reverse {
+            merged.into_iter().rev().take(rows_max).collect()
+        } else {
+            merged.into_iter().take(rows_max).collect()
+        }
+    }
+
+    /// Removes keys that have expired by logged time, some of them if they are many.
+    pub(crate) fn expire_due(&mut self) {
+        let now_ms = self.state.now_ms;
+        if self.state.next_expiry_ms.is_none_or(|next_ms| next_ms > now_ms) {
+            return;
+        }
+        let keys = self.keys_of();
+        let end = keys.expiries_end();
+        let due = self.merged(&keys.expiry(0, &[]), &end, false, EXPIRE_KEYS);
+        for (row_key, _) in due.iter().filter(|(row_key, _)| number_in(row_key) <= now_ms) {
+            self.remove_raw(&row_key.slice(HEADER_KEY_BYTES..));
+        }
+        let next = self.merged(&keys.expiry(0, &[]), &end, false, 1);
+        self.state.next_expiry_ms = next.first().map(|(row_key, _)| number_in(row_key));
+    }
+
+    fn remove_raw(&mut self, key: &[u8]) -> Option<Header> {
+        let (header, _) = self.raw(key)?;
+        let keys = self.keys_of();
+        self.overlay.insert(Bytes::from(keys.header(position_of(key), key)), None);
+        if let Some(expire_ms) = header.expire_ms {
+            if !self.limits.breaks(Mutant::ExpiryRowLeft) {
+                self.overlay.insert(Bytes::from(keys.expiry(expire_ms, key)), None);
+            }
+            self.state.expiring -= 1;
+        }
+        if header.collection != 0 {
+            self.overlay.insert(Bytes::from(keys.dead(header.collection)), Some(Bytes::new()));
+            self.state.dead_collections += 1;
+        }
+        let removal = self.next_version().to_be_bytes();
+        let removal_key = removal_key(self.area, position_of(key));
+        self.overlay.insert(removal_key, Some(Bytes::copy_from_slice(&removal)));
+        self.state.keys -= 1;
+        self.cached = Some((Bytes::copy_from_slice(key), None));
+        Some(header)
+    }
+
+    /// Removes some of what nobody can see any more.
+    pub(crate) fn sweep(&mut self) {
+        if self.state.keyspace_oldest < self.state.keyspace {
+            self.sweep_keyspaces();
+        } else if self.state.dead_collections > 0 {
+            self.sweep_collections();
+        }
+    }
+
+    fn sweep_keyspaces(&mut self) {
+        let start = Keys::new(self.area, self.state.keyspace_oldest).keyspace_start();
+        let end = self.keys_of().keyspace_start();
+        let rows = self.merged(&start, &end, false, SWEEP_ROWS);
+        if rows.len() < SWEEP_ROWS {
+            self.state.keyspace_oldest = self.state.keyspace;
+        }
+        self.overlay.extend(rows.into_iter().map(|(key, _)| (key, None)));
+    }
+
+    fn sweep_collections(&mut self) {
+        let keys = self.keys_of();
+        let dead = self.merged(&keys.dead(0), &keys.dead_end(), false, 1);
+        let Some((dead_key, _)) = dead.into_iter().next() else { return };
+        let collection = number_in(&dead_key);
+        let end = keys.element(collection + 1, &[]);
+        let rows = self.merged(&keys.element(collection, &[]), &end, false, SWEEP_ROWS);
+        if rows.len() < SWEEP_ROWS {
+            self.overlay.insert(dead_key, None);
+            self.state.dead_collections -= 1;
+        }
+        self.overlay.extend(rows.into_iter().map(|(key, _)| (key, None)));
+    }
+
+    /// The changes as a batch.
+    pub(crate) fn into_batch(self) -> (State, Batch) {
+        (self.state, Batch { writes: self.overlay.into_iter().collect() })
+    }
+}
+
+impl Space for View<'_> {
+    fn now_ms(&self) -> u64 {
+        self.now_ms
+    }
+
+    fn random(&mut self) -> u64 {
+        self.chance.next_u64()
+    }
+
+    fn get(&mut self, key: &[u8]) -> Option<Meta> {
+        let (header, body) = self.live(key)?;
+        Some(Meta { kind: header.kind, expire_ms: header.expire_ms, body })
+    }
+
+    fn set(&mut self, key: &[u8], meta: Meta) {
+        let old = self.raw(key).map(|(header, _)| header);
+        let old = match old {
+            // What expired unseen is removed for good before its name is used again.
+            Some(header) if !self.is_live(&header) => {
+                self.remove_raw(key);
+                None
+            }
+            other => other,
+        };
+        let mut version = self.next_version();
+        if self.limits.breaks(Mutant::VersionKept) {
+            version = old.map_or(version, |old| old.version);
+        }
+        let collection = match (old, meta.kind) {
+            (_, Kind::String) => 0,
+            (Some(old), Kind::List) if old.kind == Kind::List => old.collection,
+            (_, Kind::List) => version,
+        };
+        let keys = self.keys_of();
+        let old_expire_ms = old.and_then(|old| old.expire_ms);
+        if old_expire_ms != meta.expire_ms {
+            if let Some(expire_ms) = old_expire_ms {
+                self.overlay.insert(Bytes::from(keys.expiry(expire_ms, key)), None);
+                self.state.expiring -= 1;
+            }
+            if let Some(expire_ms) = meta.expire_ms {
+                self.overlay.insert(Bytes::from(keys.expiry(expire_ms, key)), Some(Bytes::new()));
+                self.state.expiring += 1;
+                let next_ms = self.state.next_expiry_ms.unwrap_or(expire_ms);
+                self.state.next_expiry_ms = Some(next_ms.min(expire_ms));
+            }
+        }
+        if old.is_none() {
+            self.state.keys += 1;
+        }
+        if old.is_none() && self.limits.breaks(Mutant::VersionsRestart) {
+            version = 1;
+        }
+        let header = Header { version, kind: meta.kind, expire_ms: meta.expire_ms, collection };
+        self.write_header(key, header, &meta.body);
+    }
+
+    fn remove(&mut self, key: &[u8]) -> bool {
+        let Some((header, _)) = self.raw(key) else { return false };
+        let live = self.is_live(&header);
+        self.remove_raw(key);
+        live
+    }
+
+    fn row(&mut self, key: &[u8], row: &[u8]) -> Option<Bytes> {
+        let (header, _) = self.raw(key)?;
+        self.row_at(&self.keys_of().element(header.collection, row))
+    }
+
+    fn set_row(&mut self, key: &[u8], row: &[u8], value: Bytes) {
+        let header = self.touch(key);
+        self.overlay.insert(Bytes::from(self.keys_of().element(header.collection, row)), Some(value));
+    }
+
+    fn remove_row(&mut self, key: &[u8], row: &[u8]) {
+        let header = self.touch(key);
+        self.overlay.insert(Bytes::from(self.keys_of().element(header.collection, row)), None);
+    }
+
+    fn rows(
+        &mut self,
+        key: &[u8],
+        start: &[u8],
+        end: Option<&[u8]>,
+        reverse: bool,
+        rows_max: usize,
+    ) -> Vec<(Bytes, Bytes)> {
+        let Some((header, _)) = self.raw(key) else { return Vec::new() };
+        let keys = self.keys_of();
+        let first = keys.element(header.collection, start);
+        let behind = match end {
+            Some(end) => keys.element(header.collection, end),
+            None => keys.element(header.collection + 1, &[]),
+        };
+        let rows = self.merged(&first, &behind, reverse, rows_max);
+        rows.into_iter().map(|(row_key, value)| (row_key.slice(HEADER_KEY_BYTES..), value)).collect()
+    }
+
+    fn keys(&mut self, from: u64, keys_max: usize) -> (Vec<(Bytes, Kind)>, Option<u64>) {
+        let keys = self.keys_of();
+        let end = keys.headers_end();
+        let mut start = keys.header(from, &[]);
+        let mut found: Vec<(Bytes, Kind)> = Vec::new();
+        let mut newest = None;
+        loop {
+            let rows = self.merged(&start, &end, false, keys_max.clamp(1, 256));
+            let Some((last, _)) = rows.last() else { return (found, None) };
+            start = [last, &[0][..]].concat();
+            for (row_key, value) in rows {
+                let position = number_in(&row_key);
+                if found.len() >= keys_max && newest != Some(position) {
+                    return (found, Some(position));
+                }
+                newest = Some(position);
+                let (header, _) = decode_value(&value);
+                if self.is_live(&header) {
+                    found.push((row_key.slice(HEADER_KEY_BYTES..), header.kind));
+                }
+            }
+        }
+    }
+
+    fn key_count(&mut self) -> u64 {
+        self.state.keys
+    }
+
+    fn clear(&mut self) {
+        self.state.keyspace += 1;
+        self.state.cleared = self.next_version();
+        self.state.keys = 0;
+        self.state.expiring = 0;
+        self.state.dead_collections = 0;
+        self.state.next_expiry_ms = None;
+        self.cached = None;
+    }
+}

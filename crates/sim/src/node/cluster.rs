@@ -1,0 +1,677 @@
+//! The harness: whole nodes, their clients and their operator.
+
+use std::collections::BTreeMap;
+use std::time::Duration;
+
+use quorate_api::{Consistency, Outcome, Refusal, Request};
+use quorate_checker::{History, Verdict as Judged};
+use quorate_kernel::{ClusterId, Marks, NodeId, Rng};
+use quorate_node::{ConnectionId, Input, Limits, Message, Node, NodeConfig, Output};
+use quorate_replog::{Config, Record};
+use quorate_workload::{Kind, Spec, Workload};
+
+use super::doors::{Asker, Doors};
+use super::equality::Equality;
+use super::keys::{Keeper, Rules};
+use super::lanes::{Course, Duty, Lane, Stage};
+use super::operator::{Links, Operator, Zeal, leader, member};
+use super::pipeline::Pipeline;
+use crate::{Agenda, Boot, Fault, FaultSet, Harness, Nodes, Plan, Seen, Verdict, through_bytes};
+
+/// What a kind of run lays stress on; everything else is drawn.
+#[derive(Debug, Clone, Default)]
+pub struct Stress {
+    /// Chance in a thousand that a node that just answered a write crashes, freezes or is cut off.
+    pub aimed: u64,
+    /// What clients do; drawn if not given.
+    pub play: Option<Play>,
+    /// How many nodes are members at first; drawn if not given.
+    pub members: Option<usize>,
+    /// Replaces the drawn queues and deadlines.
+    pub limits: Option<Limits>,
+    /// Replaces the drawn settings of the log.
+    pub log: Option<Config>,
+    /// Longest time between two acts of the operator; drawn if not given, none if zero.
+    pub operator: Option<Duration>,
+    /// Percentage of handovers among the operator's acts; drawn if not given.
+    pub transfers: Option<u64>,
+    /// A broken rule.
+    #[cfg(feature = "mutants")]
+    pub mutant: Option<quorate_shard::Mutant>,
+}
+
+/// What clients do besides keeping pipelines full.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Play {
+    /// Nothing.
+    Pipelines,
+    /// A workload whose history is judged.
+    Workload(Kind),
+    /// Keys that expire, move and are removed.
+    Keys,
+}
+
+const OPERATOR: u64 = 1 << 40;
+const LINKS: u64 = OPERATOR + 1;
+const LANE: u64 = 1 << 41;
+const KEEPER: u64 = 1 << 42;
+const PIPELINE: u64 = 1 << 43;
+/// Marks a pipeline's question as the last look at a key.
+const LOOK: u64 = 1 << 63;
+
+/// How long clients go on after all faults are over.
+const LAST_WORDS: Duration = Duration::from_millis(400);
+/// How long a node may take to end requests beyond its deadline, once all faults are over.
+const GRACE: Duration = Duration::from_secs(5);
+const LINKS_EVERY: Duration = Duration::from_millis(40);
+
+/// What was answered.
+#[derive(Debug, Clone, Default)]
+struct Counts {
+    done: u64,
+    unknown: u64,
+    refused: BTreeMap<&'static str, u64>,
+    lost: u64,
+    inconclusive: u64,
+}
+
+/// See the module's documentation.
+#[derive(Debug)]
+pub struct Cluster {
+    rng: Rng,
+    limits: Limits,
+    log: Config,
+    priorities: bool,
+    first: Vec<NodeId>,
+    faults: FaultSet,
+    aimed: u64,
+    think: Duration,
+    relaxed: u64,
+    healed: Option<Duration>,
+    stage: Stage,
+    now: Duration,
+    nodes: Vec<NodeId>,
+    doors: Doors,
+    /// Connections that several clients share.
+    seats: Vec<Option<ConnectionId>>,
+    courses: Vec<Course>,
+    lanes: Vec<Lane>,
+    keepers: Vec<Keeper>,
+    rules: Rules,
+    pipelines: Vec<Pipeline>,
+    operator: Operator,
+    links: Links,
+    equality: Equality,
+    counts: Counts,
+}
+
+impl Cluster {
+    /// The cluster that `plan` means.
+    pub fn new(plan: &Plan, stress: &Stress) -> Self {
+        let mut rng = plan.rng();
+        let nodes = plan.world.nodes as u64;
+        let most = nodes.min(5);
+        let drawn = if rng.chance(1, 3) { rng.between(1, most) } else { most.min(3) } as usize;
+        let first: Vec<NodeId> = (1..=stress.members.unwrap_or(drawn) as u64).map(NodeId).collect();
+        let log = draw_log(&mut rng, plan);
+        let limits = draw_limits(&mut rng);
+        let pause = Duration::from_millis(1 << rng.between(8, 13));
+        let pause = if rng.chance(2, 3) { pause } else { Duration::ZERO };
+        let zeal = Zeal {
+            pause: stress.operator.unwrap_or(pause),
+            transfers: stress.transfers.unwrap_or([0, 30, 80][rng.below(3) as usize]),
+            stops: [0, 10, 40][rng.below(3) as usize],
+            rumours: [0, 5, 50][rng.below(3) as usize],
+        };
+        let rules = Rules {
+            wall_error: match plan.faults.has(Fault::WallJump) {
+                true => None,
+                false => Some(Duration::from_millis(plan.world.clock.wall_error_ms.unwrap_or(1_000))),
+            },
+            flushes: [0, 1, 3][rng.below(3) as usize],
+            flushed: Vec::new(),
+            expired_seen: 0,
+        };
+        let mut cluster = Cluster {
+            limits: stress.limits.clone().unwrap_or(limits),
+            log: stress.log.clone().unwrap_or(log),
+            priorities: rng.chance(1, 4),
+            links: Links::new(first.clone()),
+            first,
+            faults: plan.faults,
+            aimed: if rng.chance(1, 2) { stress.aimed } else { 0 },
+            think: Duration::from_millis(1 << rng.between(1, 7)),
+            relaxed: [0, 10][rng.below(2) as usize],
+            healed: None,
+            stage: Stage::Work,
+            now: Duration::ZERO,
+            nodes: (1..=nodes).map(NodeId).collect(),
+            doors: Doors::default(),
+            seats: vec![None; plan.clients as usize],
+            courses: Vec::new(),
+            lanes: Vec::new(),
+            keepers: Vec::new(),
+            rules,
+            pipelines: (0..u64::from(plan.clients.div_ceil(2))).map(Pipeline::new).collect(),
+            operator: Operator::new(zeal),
+            equality: Equality::new([1, 16, 16, 16][rng.below(4) as usize]),
+            counts: Counts::default(),
+            rng,
+        };
+        cluster.log.clock_error_ppm = cluster.log.clock_error_ppm.max(plan.world.clock.rate_error_ppm_max);
+        #[cfg(feature = "mutants")]
+        {
+            cluster.limits.shard.mutant = stress.mutant;
+        }
+        cluster.cast(plan, stress);
+        cluster
+    }
+
+    /// Gives the clients their parts.
+    fn cast(&mut self, plan: &Plan, stress: &Stress) {
+        let rng = &mut self.rng;
+        let play = stress.play.unwrap_or_else(|| match rng.below(12) {
+            place @ 0..9 => Play::Workload(Kind::ALL[place as usize]),
+            9 => Play::Pipelines,
+            _ => Play::Keys,
+        });
+        let count = u64::from(plan.clients) * rng.between(1, 3);
+        match play {
+            // FLUSHALL would take the keys of pipelines, too.
+            Play::Keys if self.rules.flushes > 0 => {
+                self.pipelines.clear();
+                self.keepers = (0..count.max(2)).map(Keeper::new).collect();
+            }
+            Play::Keys => self.keepers = (0..count).map(Keeper::new).collect(),
+            Play::Pipelines => {}
+            Play::Workload(kind) => {
+                let least = Spec::new(kind).keys.min(4);
+                let keys = rng.between(least, 6);
+                let spec = Spec { keys, read_percent: rng.between(20, 70), ..Spec::new(kind) };
+                let workload = match Workload::new(spec) {
+                    Ok(workload) => workload,
+                    Err(error) => panic!("a workload of the harness: {error}"),
+                };
+                self.courses.push(Course::new(workload));
+                self.lanes.push(Lane::new(0, 0, Duty::Frame, rng.fork()));
+                self.lanes.extend((1..=count).map(|id| Lane::new(id, 0, Duty::Work, rng.fork())));
+            }
+        }
+    }
+
+    /// Hands a request to a node.
+    fn send(&mut self, connection: ConnectionId, asker: Asker, request: Request, agenda: &mut Agenda<Input>) {
+        let node = self.doors.node(connection).expect("whoever uses a connection hears of its end");
+        let request = self.doors.request(connection, asker, request, Consistency::Strict, agenda.now());
+        agenda.input(Duration::ZERO, node, Input::Requests(vec![request]));
+    }
+
+    /// The connection of a seat; a new one, to anybody, if there is none.
+    fn seat(&mut self, number: usize) -> ConnectionId {
+        let number = number % self.seats.len();
+        if let Some(connection) = self.seats[number] {
+            return connection;
+        }
+        let connection = self.connect();
+        self.seats[number] = Some(connection);
+        connection
+    }
+
+    fn connect(&mut self) -> ConnectionId {
+        let node = *self.rng.pick(&self.nodes).expect("there are nodes");
+        self.doors.open(node)
+    }
+
+    /// Lets a client of a course go on.
+    fn drive_lane(&mut self, number: usize, agenda: &mut Agenda<Input>) -> Verdict {
+        let lane = &mut self.lanes[number];
+        let course = &mut self.courses[lane.course];
+        let request = lane.ask(course, agenda.now())?;
+        if let Some(request) = request {
+            let connection = self.seat(number);
+            self.send(connection, Asker { who: LANE + number as u64, what: 0 }, request, agenda);
+        }
+        Ok(())
+    }
+
+    fn wake_lane(&mut self, number: usize, agenda: &mut Agenda<Input>) -> Verdict {
+        let lane = &mut self.lanes[number];
+        let course = &mut self.courses[lane.course];
+        if lane.begin(course, self.stage, agenda.now()) {
+            self.drive_lane(number, agenda)?;
+        }
+        self.rest(LANE + number as u64, agenda);
+        Ok(())
+    }
+
+    fn wake_keeper(&mut self, number: usize, agenda: &mut Agenda<Input>) {
+        if self.stage == Stage::Work && self.keepers[number].is_idle() {
+            let request = self.keepers[number].begin(&mut self.rules, &mut self.rng, agenda.now());
+            // Anywhere: what one node shows, another must not take back.
+            let seat = self.rng.below(self.seats.len() as u64) as usize;
+            let connection = self.seat(seat);
+            self.send(connection, Asker { who: KEEPER + number as u64, what: 0 }, request, agenda);
+        }
+        self.rest(KEEPER + number as u64, agenda);
+    }
+
+    fn wake_pipeline(&mut self, number: usize, agenda: &mut Agenda<Input>) {
+        let who = PIPELINE + number as u64;
+        let pipeline = &mut self.pipelines[number];
+        if pipeline.connection.is_none() && self.stage < Stage::Look {
+            let node = *self.rng.pick(&self.nodes).expect("there are nodes");
+            let connection = self.doors.open(node);
+            pipeline.connected(connection);
+        }
+        let pipeline = &mut self.pipelines[number];
+        match (self.stage, pipeline.connection) {
+            (Stage::Work, Some(connection)) if pipeline.is_tired() => self.hang_up(connection, agenda),
+            (Stage::Work, Some(connection)) => {
+                let burst = pipeline.burst(&mut self.rng);
+                let mut requests = Vec::new();
+                for (what, request) in burst {
+                    let asker = Asker { who, what };
+                    let now = agenda.now();
+                    requests.push(self.doors.request(connection, asker, request, Consistency::Strict, now));
+                }
+                if let Some(node) = self.doors.node(connection).filter(|_| !requests.is_empty()) {
+                    self.hand_over(node, requests, agenda);
+                }
+                if self.rng.chance(1, 100) {
+                    self.hang_up(connection, agenda);
+                }
+            }
+            (Stage::Look, _) if pipeline.in_flight == 0 => {
+                if let Some((what, request)) = pipeline.last_look() {
+                    pipeline.in_flight += 1;
+                    let connection = self.seat(number);
+                    self.send(connection, Asker { who, what: LOOK | what }, request, agenda);
+                }
+            }
+            _ => {}
+        }
+        self.rest(who, agenda);
+    }
+
+    /// Requests arrive together or in several parts; some others, who do not mind old answers, ask beside them.
+    fn hand_over(
+        &mut self,
+        node: NodeId,
+        mut requests: Vec<quorate_node::ClientRequest>,
+        agenda: &mut Agenda<Input>,
+    ) {
+        if self.rng.chance(1, 4) && requests.len() > 1 {
+            let rest = requests.split_off(self.rng.between(1, requests.len() as u64 - 1) as usize);
+            agenda.input(Duration::ZERO, node, Input::Requests(requests));
+            requests = rest;
+        }
+        agenda.input(Duration::ZERO, node, Input::Requests(requests));
+        if self.rng.chance(self.relaxed, 100) {
+            let connection = self.doors.open(node);
+            let asker = Asker { who: u64::MAX, what: connection.0 };
+            let request = super::words::one(&["DBSIZE"]);
+            let request = self.doors.request(connection, asker, request, Consistency::Relaxed, agenda.now());
+            agenda.input(Duration::ZERO, node, Input::Requests(vec![request]));
+        }
+    }
+
+    /// A client closes its connection without waiting for what is under way.
+    fn hang_up(&mut self, connection: ConnectionId, agenda: &mut Agenda<Input>) {
+        if let Some(node) = self.doors.node(connection) {
+            agenda.input(Duration::ZERO, node, Input::ConnectionClosed(connection));
+        }
+        let lost = self.doors.close(connection);
+        self.forget(connection);
+        self.lose(lost, agenda);
+    }
+
+    /// A connection is gone: nobody uses it any more.
+    fn forget(&mut self, connection: ConnectionId) {
+        self.seats.iter_mut().filter(|seat| **seat == Some(connection)).for_each(|seat| *seat = None);
+        for pipeline in &mut self.pipelines {
+            pipeline.connection.take_if(|one| *one == connection);
+        }
+    }
+
+    /// These will never be answered.
+    fn lose(&mut self, askers: Vec<Asker>, agenda: &mut Agenda<Input>) {
+        for asker in askers {
+            self.counts.lost += 1;
+            // What is lost surprises nobody.
+            if let Err(why) = self.ended(asker, Outcome::Unknown, agenda) {
+                panic!("a lost answer was judged: {why}");
+            }
+        }
+    }
+
+    fn rest(&mut self, token: u64, agenda: &mut Agenda<Input>) {
+        let most = self.think.as_micros() as u64;
+        let pause = if self.stage == Stage::Work { self.rng.between(most / 8, most) } else { 20_000 };
+        agenda.wake(Duration::from_micros(pause), token);
+    }
+
+    /// A request of one of the clients has ended.
+    fn ended(&mut self, asker: Asker, outcome: Outcome, agenda: &mut Agenda<Input>) -> Verdict {
+        let Asker { who, what } = asker;
+        match who {
+            u64::MAX => {
+                self.doors.close(ConnectionId(what));
+                Ok(())
+            }
+            PIPELINE.. if what & LOOK != 0 => {
+                let pipeline = &mut self.pipelines[(who - PIPELINE) as usize];
+                pipeline.in_flight -= 1;
+                pipeline.looked(what & !LOOK, &outcome)
+            }
+            PIPELINE.. => {
+                let pipeline = &mut self.pipelines[(who - PIPELINE) as usize];
+                pipeline.ended(what, outcome, self.healed.is_some())
+            }
+            KEEPER.. => {
+                let keeper = &mut self.keepers[(who - KEEPER) as usize];
+                keeper.ended(&outcome, &mut self.rules, agenda.now())
+            }
+            _ => {
+                let number = (who - LANE) as usize;
+                self.lanes[number].answered(outcome)?;
+                self.drive_lane(number, agenda)
+            }
+        }
+    }
+
+    /// Strikes at a node at the moment at which it hurts most.
+    fn aim(&mut self, node: NodeId, agenda: &mut Agenda<Input>) {
+        if self.healed.is_some() || !self.rng.chance(self.aimed, 1_000) {
+            return;
+        }
+        let span = Duration::from_millis(1 << self.rng.between(0, 10));
+        match self.rng.below(3) {
+            0 if self.faults.has(Fault::Crash) => agenda.crash(Duration::ZERO, node, span),
+            1 if self.faults.has(Fault::Pause) => agenda.pause(Duration::ZERO, node, span),
+            2 if self.faults.has(Fault::Halves) => agenda.isolate(Duration::ZERO, node, span),
+            _ => {}
+        }
+    }
+
+    fn count(&mut self, outcome: &Outcome) {
+        let name = match outcome {
+            Outcome::Done(_) => return self.counts.done += 1,
+            Outcome::Unknown => return self.counts.unknown += 1,
+            Outcome::Refused(Refusal::NoLeader) => "node.sim.refused.no_leader",
+            Outcome::Refused(Refusal::Busy) => "node.sim.refused.busy",
+            Outcome::Refused(Refusal::NoSpace) => "node.sim.refused.no_space",
+            Outcome::Refused(Refusal::NoMemory) => "node.sim.refused.no_memory",
+            Outcome::Refused(Refusal::NotServing) => "node.sim.refused.not_serving",
+            Outcome::Refused(Refusal::TooLarge) => "node.sim.refused.too_large",
+        };
+        *self.counts.refused.entry(name).or_default() += 1;
+    }
+
+    /// Moves on from work to leaving to the last look.
+    fn turn(&mut self, nodes: &Nodes<Node>) {
+        let Some(healed) = self.healed else { return };
+        let alive = self.pipelines.iter().all(|pipeline| pipeline.done_since_healing);
+        if self.stage == Stage::Work && self.now > healed + LAST_WORDS && alive && is_clean(nodes) {
+            self.stage = Stage::Leave;
+        }
+        if self.stage == Stage::Leave && self.doors.waiting() == 0 {
+            self.stage = Stage::Look;
+        }
+    }
+
+    fn judge(&mut self) -> Verdict {
+        for course in &mut self.courses {
+            let records = std::mem::take(&mut course.records);
+            let history = History::from_records(records).map_err(|error| error.to_string())?;
+            for check in course.workload.checks() {
+                let report = quorate_checker::check(&history, *check);
+                match report.verdict {
+                    Judged::Ok => {}
+                    Judged::GaveUp(_) => self.counts.inconclusive += 1,
+                    Judged::Violated(_) => return Err(format!("{report}")),
+                }
+            }
+        }
+        Ok(())
+    }
+}
+
+/// Whether the leader has no garbage left to remove.
+fn is_clean(nodes: &Nodes<Node>) -> bool {
+    let Some(leader) = leader(nodes).and_then(|leader| nodes.machine(leader)) else { return false };
+    let state = leader.shard().state();
+    state.dead_collections == 0 && state.keyspace_oldest == state.keyspace
+}
+
+fn draw_log(rng: &mut Rng, plan: &Plan) -> Config {
+    let ms = |ms| Duration::from_millis(ms);
+    let mut config = if rng.chance(7, 8) { Config::tiny() } else { Config::production() };
+    config.heartbeat = ms(rng.between(5, 40));
+    config.election = config.heartbeat * rng.between(3, 8) as u32;
+    config.lease = match rng.below(3) {
+        0 => Duration::ZERO,
+        1 => config.election,
+        _ => config.election * rng.between(1, 9) as u32 / 10,
+    };
+    config.clock_error_ppm = plan.world.clock.rate_error_ppm_max;
+    config.change_deadline = ms(rng.between(100, 5_000));
+    config.learner_lag_max = rng.between(0, 10);
+    config.append_bytes_max = rng.between(100, 2_000) as usize;
+    config.inflight_bytes_max = config.append_bytes_max * rng.between(1, 6) as usize;
+    config.log_bytes_max = rng.between(300, 8_000) as usize;
+    config.checkpoint_bytes = rng.between(300, 8_000) as usize;
+    config.snapshot_part_bytes = rng.between(50, 2_000) as usize;
+    config
+}
+
+fn draw_limits(rng: &mut Rng) -> Limits {
+    let base = if rng.chance(3, 4) { Limits::tiny() } else { Limits::production() };
+    let tiny = base.requests_max < Limits::production().requests_max;
+    Limits {
+        deadline: Duration::from_millis(rng.between(100, 3_000)),
+        retry: Duration::from_millis(rng.between(10, 300)),
+        requests_max: if tiny { rng.between(20, 100) as usize } else { base.requests_max },
+        shard: quorate_shard::Limits {
+            apply_entries_max: if rng.chance(1, 2) { rng.between(1, 4) as usize } else { 64 },
+            ..base.shard
+        },
+        ..base
+    }
+}
+
+impl Harness for Cluster {
+    type Machine = Node;
+
+    fn machine(&mut self, node: NodeId, _: Boot) -> Node {
+        self.links.booted(node);
+        self.equality.booted(node);
+        let mut log = self.log.clone();
+        log.priority = if self.priorities { (node.0 % 3) as u8 } else { 0 };
+        let bootstrap = match self.first.contains(&node) {
+            true => self.first.iter().copied().map(member).collect(),
+            false => Vec::new(),
+        };
+        let limits = self.limits.clone();
+        Node::new(NodeConfig { me: member(node), cluster: ClusterId(7), bootstrap, log, limits })
+    }
+
+    fn start(&mut self, agenda: &mut Agenda<Input>) {
+        let tokens = (0..self.lanes.len() as u64).map(|number| LANE + number);
+        let tokens = tokens.chain((0..self.keepers.len() as u64).map(|number| KEEPER + number));
+        let tokens = tokens.chain((0..self.pipelines.len() as u64).map(|number| PIPELINE + number));
+        tokens.chain([OPERATOR, LINKS]).for_each(|token| agenda.wake(Duration::from_millis(5), token));
+    }
+
+    fn observe(&mut self, seen: Seen<'_, Node>) -> Verdict {
+        let Some(store) = seen.nodes.store(seen.node) else { return Ok(()) };
+        self.equality.look(seen.node, seen.machine, store)
+    }
+
+    fn output(&mut self, seen: Seen<'_, Node>, output: Output, agenda: &mut Agenda<Input>) -> Verdict {
+        self.now = seen.now;
+        match output {
+            Output::Replies(replies) => {
+                for (connection, ticket, outcome) in replies {
+                    let asker = self.doors.answered(seen.node, connection, ticket, &outcome)?;
+                    let Some(asker) = asker else { continue };
+                    self.count(&outcome);
+                    // Whoever gets nowhere tries another node.
+                    let stuck = matches!(&outcome, Outcome::Refused(Refusal::NoLeader | Refusal::NotServing));
+                    self.ended(asker, outcome, agenda)?;
+                    if stuck && self.rng.chance(1, 3) {
+                        self.hang_up(connection, agenda);
+                    }
+                    self.aim(seen.node, agenda);
+                }
+            }
+            Output::Peers(peers) => self.links.wants(seen.node, &peers),
+            Output::Admin(ticket, outcome) => self.operator.ended(ticket, &outcome)?,
+            Output::ReadyToStop => {
+                self.operator.is_ready_to_stop(seen.node, seen.machine, &mut self.rng, agenda)?;
+            }
+        }
+        Ok(())
+    }
+
+    fn woken(&mut self, token: u64, nodes: &Nodes<Node>, agenda: &mut Agenda<Input>) -> Verdict {
+        self.now = agenda.now();
+        match token {
+            OPERATOR => {
+                if self.operator.zeal.pause.is_zero() {
+                    return Ok(());
+                }
+                let patience = self.limits.deadline + GRACE;
+                self.operator.lose_patience(patience, agenda);
+                if self.healed.is_none() {
+                    self.operator.meddle(nodes, &mut self.rng, agenda);
+                }
+                agenda.wake(self.operator.pause(&mut self.rng), OPERATOR);
+            }
+            LINKS => {
+                let rumours = if self.healed.is_some() { 0 } else { self.operator.zeal.rumours };
+                if self.healed.is_some() && self.rng.chance(1, 20) {
+                    self.links.tell_again();
+                }
+                self.links.look(nodes, rumours, &mut self.rng, agenda);
+                self.turn(nodes);
+                agenda.wake(LINKS_EVERY, LINKS);
+            }
+            PIPELINE.. => self.wake_pipeline((token - PIPELINE) as usize, agenda),
+            KEEPER.. => self.wake_keeper((token - KEEPER) as usize, agenda),
+            _ => self.wake_lane((token - LANE) as usize, agenda)?,
+        }
+        Ok(())
+    }
+
+    fn refused(&mut self, _: NodeId, input: Input, agenda: &mut Agenda<Input>) {
+        let Input::Requests(requests) = input else { return };
+        for request in &requests {
+            let Some(asker) = self.doors.bounced(request.ticket) else { continue };
+            if let Err(why) = self.ended(asker, Outcome::Refused(Refusal::NotServing), agenda) {
+                panic!("a refused connection was judged: {why}");
+            }
+        }
+        for request in requests {
+            let lost = self.doors.close(request.connection);
+            self.forget(request.connection);
+            self.lose(lost, agenda);
+        }
+    }
+
+    fn crashed(&mut self, node: NodeId, agenda: &mut Agenda<Input>) {
+        self.operator.died(node);
+        self.links.died(node, &mut self.rng, agenda);
+        let lost = self.doors.died(node);
+        lost.iter().for_each(|(connection, _)| self.forget(*connection));
+        for (_, askers) in lost {
+            self.lose(askers, agenda);
+        }
+    }
+
+    fn carry(&mut self, msg: Message) -> (Message, usize) {
+        through_bytes(&msg)
+    }
+
+    fn keep(&mut self, record: Record) -> Record {
+        through_bytes(&record).0
+    }
+
+    fn disk_full(&mut self, _: NodeId, full: bool) -> Option<Input> {
+        Some(Input::DiskFull(full))
+    }
+
+    fn healed(&mut self, _: &Nodes<Node>, agenda: &mut Agenda<Input>) {
+        self.healed = Some(agenda.now());
+    }
+
+    fn converged(&mut self, nodes: &Nodes<Node>) -> Verdict {
+        let most = self.limits.deadline + GRACE;
+        if let Some(late) = self.doors.overdue(self.now, most)
+            && self.healed.is_some_and(|healed| self.now > healed + most)
+        {
+            return Err(late);
+        }
+        let Some(id) = leader(nodes) else { return Err("nobody leads".into()) };
+        let Some(first) = nodes.machine(id) else { return Err("nobody leads".into()) };
+        if !first.is_ready() {
+            return Err(format!("{id:?} leads and is not ready: {:?}", first.status()));
+        }
+        if let Some((node, since)) = self.operator.stopping.first_key_value() {
+            return Err(format!("{node:?} was told to stop at {since:?} and is not ready to"));
+        }
+        if self.stage < Stage::Look || self.doors.waiting() > 0 {
+            return Err(format!(
+                "clients are not done: {:?}, {} requests, garbage {:?}",
+                self.stage,
+                self.doors.waiting(),
+                first.shard().state()
+            ));
+        }
+        if self.courses.iter().any(|course| !course.is_over())
+            || self.pipelines.iter().any(|pipeline| pipeline.last_look().is_some())
+            || self.lanes.iter().any(|lane| !lane.is_idle())
+        {
+            return Err("the last look is not done".into());
+        }
+        let log = first.shard().log();
+        for (node, machine) in nodes.live() {
+            let other = machine.shard().log();
+            let belongs = log.epoch().has(node) || other.is_retired();
+            if !belongs {
+                return Err(format!("{node:?} is neither a member nor retired: {:?}", machine.status()));
+            }
+            if log.epoch().has(node) && other.applied() != log.last() {
+                return Err(format!("{node:?} has applied {} of {}", other.applied(), log.last()));
+            }
+        }
+        Ok(())
+    }
+
+    fn finish(&mut self, nodes: &Nodes<Node>, marks: &mut Marks) -> Verdict {
+        for (id, machine) in nodes.live() {
+            if let Some(store) = nodes.store(id) {
+                self.equality.compare(id, machine, store)?;
+            }
+        }
+        let verdict = self.judge();
+        let sum = |counts: &mut dyn Iterator<Item = u64>| counts.sum::<u64>();
+        let mut counts = vec![
+            ("node.sim.done", self.counts.done),
+            ("node.sim.unknown", self.counts.unknown),
+            ("node.sim.lost", self.counts.lost),
+            ("node.sim.gave_up", self.counts.inconclusive),
+            ("node.sim.compared", self.equality.compared),
+            ("node.sim.stopped", self.operator.stopped),
+            ("node.sim.admin_done", self.operator.changed),
+            ("node.sim.expired_seen", self.rules.expired_seen),
+            ("node.sim.keys", sum(&mut self.keepers.iter().map(|keeper| keeper.done))),
+            ("node.sim.operations", sum(&mut self.lanes.iter().map(|lane| lane.acknowledged))),
+            ("node.sim.pipelined", sum(&mut self.pipelines.iter().map(|pipeline| pipeline.done))),
+        ];
+        counts.extend(self.counts.refused.iter().map(|(name, count)| (*name, *count)));
+        for (name, count) in counts {
+            (0..count).for_each(|_| marks.hit(name));
+        }
+        verdict
+    }
+}

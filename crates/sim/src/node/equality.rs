@@ -1,0 +1,92 @@
+//! Replicas that have applied the same entries hold the same rows.
+
+use std::collections::BTreeMap;
+
+use quorate_kernel::NodeId;
+use quorate_node::Node;
+use quorate_store::{MemoryStore, Row, Scan, Store, prefix_end};
+
+use crate::Verdict;
+
+/// States that are remembered.
+const KEPT: usize = 300;
+
+/// The rows at each applied entry, and who had them first.
+#[derive(Debug, Default)]
+pub(crate) struct Equality {
+    known: BTreeMap<u64, (Vec<Row>, NodeId)>,
+    newest: BTreeMap<NodeId, u64>,
+    /// Only every so many entries are looked at.
+    every: u64,
+    pub(crate) compared: u64,
+}
+
+impl Equality {
+    pub(crate) fn new(every: u64) -> Self {
+        Equality { every, ..Equality::default() }
+    }
+
+    /// Looks at a node after its step.
+    ///
+    /// # Errors
+    /// If another node's state was different at the same entry.
+    pub(crate) fn look(&mut self, node: NodeId, machine: &Node, store: &MemoryStore) -> Verdict {
+        let applied = machine.shard().log().applied();
+        if self.newest.insert(node, applied) == Some(applied) || !applied.is_multiple_of(self.every) {
+            return Ok(());
+        }
+        self.compare(node, machine, store)
+    }
+
+    /// Looks at a node, whatever it has applied.
+    ///
+    /// # Errors
+    /// As [`Equality::look`].
+    pub(crate) fn compare(&mut self, node: NodeId, machine: &Node, store: &MemoryStore) -> Verdict {
+        let applied = machine.shard().log().applied();
+        let rows = rows(machine, store);
+        match self.known.get(&applied) {
+            Some((others, first)) if !alike(&rows, others) => {
+                let only = |some: &[Row], others: &[Row]| {
+                    let missing = |row: &&Row| {
+                        !others.iter().any(|(key, value)| row.0[AREA..] == key[AREA..] && row.1 == *value)
+                    };
+                    some.iter()
+                        .filter(missing)
+                        .map(|(key, value)| (key.slice(AREA..), value.clone()))
+                        .collect::<Vec<_>>()
+                };
+                return Err(format!(
+                    "{node:?} and {first:?} differ after entry {applied}: the one has {:?}, the other {:?}",
+                    only(&rows, others),
+                    only(others, &rows)
+                ));
+            }
+            Some(_) => self.compared += 1,
+            None => drop(self.known.insert(applied, (rows, node))),
+        }
+        while self.known.len() > KEPT {
+            self.known.pop_first();
+        }
+        Ok(())
+    }
+
+    /// A node starts over from its disk.
+    pub(crate) fn booted(&mut self, node: NodeId) {
+        self.newest.remove(&node);
+    }
+}
+
+/// Bytes of a row's key that name the area it lies in, which may be another on each node.
+const AREA: usize = 5;
+
+fn rows(machine: &Node, store: &MemoryStore) -> Vec<Row> {
+    let prefix = machine.shard().log().data_prefix();
+    store.scan(Scan::range(&prefix, prefix_end(&prefix).as_deref()))
+}
+
+fn alike(some: &[Row], others: &[Row]) -> bool {
+    let same =
+        |((key, value), (other, another)): (&Row, &Row)| key[AREA..] == other[AREA..] && value == another;
+    some.len() == others.len() && some.iter().zip(others).all(same)
+}

@@ -1,0 +1,28 @@
+//! Worlds of whole nodes: real machines from the clients' requests down to the log, clients that pipeline, move and
+//! lose patience, an operator who changes members and stops nodes, and checkers of what everybody was told.
+//!
+//! | file | what |
+//! |---|---|
+//! | `cluster.rs` | the harness |
+//! | `doors.rs` | connections, and the request that every answer belongs to |
+//! | `lanes.rs` | clients driven by `quorate-workload`, judged by `quorate-checker` |
+//! | `pipeline.rs` | order within a connection, and exactly once |
+//! | `keys.rs` | expiry, renaming, removal, FLUSHALL |
+//! | `operator.rs` | member changes, handovers, orderly stops, connections and rumours |
+//! | `equality.rs` | replicas that hold the same state |
+//! | `profile.rs` | kinds of runs, and what they must reach |
+
+mod cluster;
+mod doors;
+mod equality;
+mod keys;
+mod lanes;
+mod operator;
+mod pipeline;
+mod profile;
+mod words;
+
+pub use cluster::{Cluster, Play, Stress};
+#[cfg(feature = "mutants")]
+pub use profile::hunt;
+pub use profile::{Kind, swarm};
