@@ -165,10 +165,13 @@ impl<P: Player> Driver<P> {
     }
 
     fn take_budget(&mut self) -> bool {
-        let taken =
-            self.budget.fetch_update(Ordering::Relaxed, Ordering::Relaxed, |left| left.checked_sub(1));
-        self.is_exhausted |= taken.is_err();
-        taken.is_ok()
+        let one_less = |left: u64| left.checked_sub(1);
+        let has_some = self.budget.fetch_update(Ordering::Relaxed, Ordering::Relaxed, one_less).is_ok();
+        // Not `|= !has_some`: Rust 1.95 (LLVM 22.1.2) then sets it when some is left, in optimised builds.
+        if !has_some {
+            self.is_exhausted = true;
+        }
+        has_some
     }
 
     /// Begins what is due on sessions that are free.

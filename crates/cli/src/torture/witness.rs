@@ -96,6 +96,7 @@ impl Witnesses {
             if Instant::now() > deadline {
                 return Err(stuck(format!("no write was acknowledged for {} s", wait.as_secs())));
             }
+            self.look_after_clients()?;
             std::thread::sleep(LOOK_EVERY);
         }
         Ok(())
@@ -109,9 +110,21 @@ impl Witnesses {
                 let text = format!("fewer than {count} operations were done within {} s", wait.as_secs());
                 return Err(stuck(text));
             }
+            self.look_after_clients()?;
             std::thread::sleep(LOOK_EVERY);
         }
         Ok(())
+    }
+
+    /// Clients that have gone away by themselves would look like a cluster that does not answer.
+    fn look_after_clients(&self) -> Result<()> {
+        let has_ended = |witness: &Witness| witness.thread.as_ref().is_some_and(JoinHandle::is_finished);
+        match self.witnesses.iter().find(|witness| has_ended(witness)) {
+            Some(witness) => {
+                Err(failure(1, format!("the clients of `{}` have stopped", witness.spec.kind.name())))
+            }
+            None => Ok(()),
+        }
     }
 
     /// The longest gap that touches the time from `from_ns` to now. Gaps of less than 20 ms are not
