@@ -27,7 +27,7 @@ mod timer;
 pub use client::{Client, ClientError};
 pub use clock::now_ns;
 pub use facts::Machine;
-pub use load::{LoadError, LoadOptions, Pace, Work, fill, finish, run, setup};
+pub use load::{LoadError, LoadOptions, Pace, Work, fill, finish, read_back, run, setup};
 pub use plain::{Keys, Mix, PlainSpec};
 pub use process::ProcessStat;
 pub use progress::{Gap, Progress};

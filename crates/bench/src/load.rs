@@ -281,20 +281,36 @@ fn own_cpu() -> Duration {
 /// # Errors
 /// See [`run`]; also if some writes failed.
 pub fn fill(options: &LoadOptions, spec: &PlainSpec, progress: &Arc<Progress>) -> Result<(), LoadError> {
-    let spec =
-        PlainSpec { mix: Mix { read_percent: 0 }, choice: Keys::InOrder, pipeline: 16, ..spec.clone() };
+    each_key(options, PlainSpec { mix: Mix { read_percent: 0 }, ..spec.clone() }, progress)
+}
+
+/// Reads every key that [`fill`] has written.
+///
+/// # Errors
+/// See [`run`]; also if some reads failed, or did not find what was written.
+pub fn read_back(options: &LoadOptions, spec: &PlainSpec, progress: &Arc<Progress>) -> Result<(), LoadError> {
+    let spec = PlainSpec { mix: Mix { read_percent: 100 }, all_exist: true, ..spec.clone() };
+    each_key(options, spec, progress)
+}
+
+fn each_key(options: &LoadOptions, spec: PlainSpec, progress: &Arc<Progress>) -> Result<(), LoadError> {
+    let keys = spec.keys;
+    let spec = PlainSpec { choice: Keys::InOrder, pipeline: 16, ..spec };
     let options = LoadOptions {
-        operations: Some(spec.keys),
+        operations: Some(keys),
         duration: None,
         warmup: Duration::ZERO,
         pace: Pace::Closed,
         threads: 1,
         ..options.clone()
     };
-    let report = run(&options, &Work::Plain(spec.clone()), progress, |_| {})?;
-    if report.counts.done < spec.keys {
-        let text = format!("only {} of {} keys could be written", report.counts.done, spec.keys);
-        return Err(LoadError::Unsettled(text));
+    let what = if spec.mix.read_percent == 0 { "written" } else { "read as they were written" };
+    let report = run(&options, &Work::Plain(spec), progress, |_| {})?;
+    if report.counts.done < keys {
+        return Err(LoadError::Unsettled(format!(
+            "only {} of {keys} keys could be {what}",
+            report.counts.done
+        )));
     }
     Ok(())
 }

@@ -44,12 +44,15 @@ pub struct PlainSpec {
     pub value_bytes: usize,
     /// Commands a client sends before it waits for answers.
     pub pipeline: usize,
+    /// Whether every key was written before, so that a read must find it.
+    pub all_exist: bool,
 }
 
 /// One operation whose answer is awaited.
 #[derive(Debug, Clone, Copy)]
 struct Sent {
     is_write: bool,
+    key: u64,
 }
 
 /// Plays clients that send plain commands.
@@ -89,15 +92,18 @@ impl Plain {
         }
     }
 
-    fn draw_key(&mut self) {
-        let number = match &self.chooser {
+    fn draw_key(&mut self) -> u64 {
+        match &self.chooser {
             Some(chooser) => chooser.draw(&mut self.rng),
             None => {
                 let number = self.next % self.spec.keys.max(1);
                 self.next += self.stride;
                 number
             }
-        };
+        }
+    }
+
+    fn write_key(&mut self, number: u64) {
         self.key.clear();
         self.key.extend_from_slice(self.spec.prefix.as_bytes());
         let (mut digits, mut left) = ([b'0'; KEY_DIGITS], number);
@@ -106,6 +112,21 @@ impl Plain {
             left /= 10;
         }
         self.key.extend_from_slice(&digits);
+    }
+
+    /// How much of a value names its key, so that another key's value is not taken for it.
+    fn naming(&self) -> usize {
+        self.key.len().min(self.spec.value_bytes)
+    }
+
+    /// Whether this is what a read of `key` may be told.
+    fn is_value_of(&mut self, key: u64, reply: &[u8]) -> bool {
+        if reply == b"$-1\r\n" {
+            return !self.spec.all_exist;
+        }
+        self.write_key(key);
+        let mut lines = reply.splitn(2, |byte| *byte == b'\n').skip(1);
+        lines.next().is_some_and(|value| value.starts_with(&self.key[..self.naming()]))
     }
 }
 
@@ -116,15 +137,19 @@ impl Player for Plain {
 
     fn begin(&mut self, client: usize, _now_ns: u64, out: &mut Vec<u8>) -> bool {
         let is_write = !self.rng.chance(self.spec.mix.read_percent, 100);
-        self.draw_key();
+        let key = self.draw_key();
+        self.write_key(key);
         push_number(out, b'*', if is_write { 3 } else { 2 });
         push_bulk(out, if is_write { b"SET" } else { b"GET" });
         push_bulk(out, &self.key);
         if is_write {
             let from = self.rng.below(POOL_EXTRA as u64) as usize;
             push_bulk(out, &self.pool[from..from + self.spec.value_bytes]);
+            let naming = self.naming();
+            let value = out.len() - 2 - self.spec.value_bytes;
+            out[value..value + naming].copy_from_slice(&self.key[..naming]);
         }
-        self.sent[client].push_back(Sent { is_write });
+        self.sent[client].push_back(Sent { is_write, key });
         true
     }
 
@@ -136,7 +161,8 @@ impl Player for Plain {
             ([b'-', b'U', b'N', b'K', b'N', b'O', b'W', b'N', ..], true) => End::Unknown,
             // A read that has no answer has changed nothing either.
             ([b'-', ..], _) => End::Refused,
-            ([b'+', ..], true) | ([b'$', ..], false) => End::Done,
+            ([b'+', ..], true) => End::Done,
+            ([b'$', ..], false) if self.is_value_of(sent.key, reply) => End::Done,
             _ => End::Nonsense,
         };
         Step::Ended { end, is_write: sent.is_write }
@@ -160,6 +186,7 @@ mod tests {
             prefix: "k:".into(),
             value_bytes: 3,
             pipeline: 2,
+            all_exist: false,
         }
     }
 
@@ -179,19 +206,23 @@ mod tests {
     #[test]
     fn replies_are_told_apart() {
         let mut out = Vec::new();
-        let mut end = |read_percent, reply: &[u8]| {
+        let mut end = |read_percent, all_exist, reply: &[u8]| {
             let mut plain = Plain::new(&spec(read_percent), 1, 1, 0, 1);
+            plain.spec.all_exist = all_exist;
             plain.begin(0, 0, &mut out);
             match plain.reply(0, reply, 0, &mut Vec::new()) {
                 Step::Ended { end, .. } => end,
                 Step::More => panic!("one reply each"),
             }
         };
-        assert_eq!(end(0, b"+OK\r\n"), End::Done);
-        assert_eq!(end(0, b"-TRYAGAIN x\r\n"), End::Refused);
-        assert_eq!(end(0, b"-UNKNOWN x\r\n"), End::Unknown);
-        assert_eq!(end(0, b":1\r\n"), End::Nonsense);
-        assert_eq!(end(100, b"$-1\r\n"), End::Done);
-        assert_eq!(end(100, b"+OK\r\n"), End::Nonsense);
+        assert_eq!(end(0, false, b"+OK\r\n"), End::Done);
+        assert_eq!(end(0, false, b"-TRYAGAIN x\r\n"), End::Refused);
+        assert_eq!(end(0, false, b"-UNKNOWN x\r\n"), End::Unknown);
+        assert_eq!(end(0, false, b":1\r\n"), End::Nonsense);
+        assert_eq!(end(100, false, b"$-1\r\n"), End::Done);
+        assert_eq!(end(100, false, b"+OK\r\n"), End::Nonsense);
+        assert_eq!(end(100, true, b"$-1\r\n"), End::Nonsense, "the key was there");
+        assert_eq!(end(100, true, b"$3\r\nk:0\r\n"), End::Done);
+        assert_eq!(end(100, true, b"$3\r\nk;0\r\n"), End::Nonsense, "the value of another key");
     }
 }

@@ -241,6 +241,7 @@ fn work(bench: &Bench) -> Result<Work> {
             prefix: bench.prefix.clone().unwrap_or_else(|| "bench:".into()),
             value_bytes: bench.value_bytes,
             pipeline: bench.pipeline,
+            all_exist: false,
         }));
     };
     if bench.pipeline > 1 || bench.fill || bench.distribution == Choice::InOrder {

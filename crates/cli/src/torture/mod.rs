@@ -1,6 +1,7 @@
 //! Campaigns against real processes on this machine: load from clients whose histories are judged, while nodes are
 //! killed or replaced. The same code runs briefly in tests and for long by hand.
 
+mod ballast;
 mod cluster;
 mod kills;
 mod members;
@@ -20,6 +21,7 @@ use crate::args::Settings;
 use crate::command::bench::append_line;
 use crate::exit::{self, failure};
 use crate::output::{Format, print, print_json};
+use ballast::Ballast;
 use cluster::Cluster;
 use witness::Witnesses;
 
@@ -47,6 +49,9 @@ pub(crate) struct Common {
     /// Keys for each workload.
     #[arg(long, default_value_t = 100)]
     pub(crate) keys: u64,
+    /// Keys of 100-byte values that are written before and read back in the end; nobody touches them meanwhile.
+    #[arg(long, default_value_t = 0)]
+    pub(crate) ballast: u64,
     /// Where the cluster lives; without it, a directory that is removed if all is well.
     #[arg(long, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
@@ -130,6 +135,7 @@ fn campaign(
     cluster: &mut Cluster,
     machine: &Machine,
 ) -> Result<(u8, Value)> {
+    let ballast = Ballast::load(common, cluster, machine)?;
     let mut witnesses = Witnesses::start(common, cluster, machine)?;
     witnesses.wait_for_writes(100, Duration::from_secs(30))?;
     let steps = match torture {
@@ -151,11 +157,13 @@ fn campaign(
         }
     };
     let (code, clients) = witnesses.finish(cluster)?;
+    ballast.read_back(cluster)?;
     let result = json!({
         "what": format!("torture {}", account.name),
         "machine": machine,
         "seed": common.seed,
         "details": account.details,
+        "ballast": common.ballast,
         "blackout_ms": blackout_ms,
         "clients": clients,
         "exit_code": code,
