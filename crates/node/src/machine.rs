@@ -462,9 +462,14 @@ impl Node {
             shard::Output::Answers { origin, session, first_seq, replies } if origin == me => {
                 self.on_answers(cx, session.0, first_seq, &replies, out);
             }
-            shard::Output::Answers { origin, session, first_seq, replies } => {
-                // The entries are chosen: a quorum's disks have them.
-                out.send_early(origin, Message::Answers { session, first_seq, replies });
+            shard::Output::Answers { origin, session, mut first_seq, mut replies } => {
+                while !replies.is_empty() {
+                    let behind = replies.split_off(fitting(&replies, self.config.limits.batch_bytes_max));
+                    let count = replies.len() as u64;
+                    // The entries are chosen: a quorum's disks have them.
+                    out.send_early(origin, Message::Answers { session, first_seq, replies });
+                    (first_seq, replies) = (first_seq + count, behind);
+                }
             }
             shard::Output::Gap { origin, session, expected } if origin == me => {
                 self.on_gap(cx, session.0, expected, out);
@@ -620,4 +625,14 @@ impl Machine for Node {
         self.origin.check();
         self.reads.check();
     }
+}
+
+/// How many of these replies, at least one, travel together.
+fn fitting(replies: &[Bytes], bytes_max: usize) -> usize {
+    let mut bytes = 0;
+    let fit = |reply: &&Bytes| {
+        bytes += reply.len();
+        bytes <= bytes_max
+    };
+    replies.iter().take_while(fit).count().max(1)
 }

@@ -63,7 +63,7 @@ pub enum Message {
     ReadAnswers {
         /// As in `Read`.
         id: u64,
-        /// One for each request.
+        /// One for each request, or for the first of them: the others are to be asked again.
         replies: Vec<Reply>,
     },
     /// To an origin: the read was not answered and should be asked elsewhere.

@@ -11,10 +11,12 @@ use quorate_api::{Outcome, Refusal, Reply, Request};
 use quorate_kernel::Time;
 
 use crate::interface::{ClientRequest, ConnectionId};
-use crate::origin::Address;
+use crate::origin::{Address, size_of_request};
 
 /// So many reads travel together at most.
 const READS_TOGETHER_MAX: usize = 512;
+/// And so many bytes of them, unless a single one is longer.
+const READS_TOGETHER_BYTES_MAX: usize = 512 << 10;
 
 #[derive(Debug)]
 struct Waiting {
@@ -62,9 +64,12 @@ impl Reads {
     /// The next reads to ask, under a new name.
     pub(crate) fn next(&mut self, now: Time) -> Option<(u64, Vec<Request>)> {
         let mut reads = Vec::with_capacity(self.unasked.len().min(READS_TOGETHER_MAX));
+        let mut bytes = 0;
         while reads.len() < READS_TOGETHER_MAX
+            && bytes < READS_TOGETHER_BYTES_MAX
             && let Some(read) = self.unasked.pop_first()
         {
+            bytes += size_of_request(&read.1.request.request);
             reads.push(read);
         }
         if reads.is_empty() {
@@ -76,15 +81,17 @@ impl Reads {
         Some((self.names, requests))
     }
 
-    /// The answers to reads; none if they were asked again meanwhile. With `overtake`, a mutant, in any order.
+    /// The answers to reads; none if they were asked again meanwhile. Reads that got none are to be asked again. With
+    /// `overtake`, a mutant, in any order.
     pub(crate) fn answered(
         &mut self,
         name: u64,
         replies: Vec<Reply>,
         overtake: bool,
     ) -> Vec<(Address, Outcome)> {
-        let fits = self.asked.get(&name).is_some_and(|asked| asked.reads.len() == replies.len());
-        let Some(asked) = fits.then(|| self.asked.remove(&name)).flatten() else { return Vec::new() };
+        let fits = self.asked.get(&name).is_some_and(|asked| asked.reads.len() >= replies.len());
+        let Some(mut asked) = fits.then(|| self.asked.remove(&name)).flatten() else { return Vec::new() };
+        self.unasked.extend(asked.reads.split_off(replies.len()));
         let mut ends = Vec::with_capacity(replies.len());
         for ((number, read), reply) in asked.reads.into_iter().zip(replies) {
             let connection = read.request.connection;
@@ -188,6 +195,21 @@ mod tests {
         assert_eq!(tickets(&reads.answered(first, alloc::vec![Reply::Ok], false)), [10]);
         let (third, _) = reads.next(NOW).expect("the one that came too early");
         assert_eq!(tickets(&reads.answered(third, alloc::vec![Reply::Ok], false)), [11]);
+        assert_eq!(reads.count(), 0);
+    }
+
+    #[test]
+    fn reads_whose_answers_did_not_fit_are_asked_again() {
+        let mut reads = Reads::default();
+        for ticket in 10..13 {
+            take(&mut reads, ticket, ticket);
+        }
+        let (first, _) = reads.next(NOW).expect("reads");
+        assert_eq!(tickets(&reads.answered(first, alloc::vec![Reply::Ok; 2], false)), [10, 11]);
+        let (second, requests) = reads.next(NOW).expect("the one that got no answer");
+        assert_eq!(requests.len(), 1);
+        reads.check();
+        assert_eq!(tickets(&reads.answered(second, alloc::vec![Reply::Ok], false)), [12]);
         assert_eq!(reads.count(), 0);
     }
 

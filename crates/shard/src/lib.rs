@@ -17,6 +17,7 @@ mod batch;
 mod layout;
 mod machine;
 mod mutant;
+mod overlay;
 mod run;
 mod sessions;
 #[cfg(test)]

@@ -94,7 +94,8 @@ pub enum Output {
     Read {
         /// As in [`Input::Read`].
         ticket: u64,
-        /// One reply for each request.
+        /// One reply for each request, or for the first of them: the others, whose answers would be too many bytes
+        /// together, are to be asked again.
         replies: Vec<Reply>,
     },
     /// A read cannot be answered here.
@@ -389,8 +390,16 @@ impl Shard {
         let now_ms = cx.wall.unix_ms;
         let seed = cx.rng.next_u64();
         let mut view = View::reading(&*cx.store, &self.limits, area, self.state, now_ms, seed);
-        let replies: Vec<Reply> =
-            reading.requests.iter().map(|request| crate::run::run_request(&mut view, request)).collect();
+        let (mut replies, mut bytes) = (Vec::with_capacity(reading.requests.len()), 0);
+        for request in &reading.requests {
+            let reply = crate::run::run_request(&mut view, request);
+            bytes += reply.size_bytes();
+            if bytes > self.limits.replies_bytes_max && !replies.is_empty() {
+                cx.marks.hit("shard.read.answered_in_part");
+                break;
+            }
+            replies.push(reply);
+        }
         if view.expiry_pending.is_none() || self.limits.breaks(Mutant::ExpiryByLocalClock) {
             // What was read is chosen and applied: other nodes' disks have it.
             return out.output_early(Output::Read { ticket: reading.ticket, replies });

@@ -17,8 +17,22 @@ pub fn is_read(request: &Request) -> bool {
     }
 }
 
-/// Runs a request to its end.
+/// Runs a request to its end. One whose answer nobody could be sent changes nothing.
 pub(crate) fn run_request(view: &mut View<'_>, request: &Request) -> Reply {
+    let before = view.begin_request();
+    let reply = run_unbounded(view, request);
+    let (bytes, bytes_max) = (reply.size_bytes(), view.limits.reply_bytes_max);
+    if bytes <= bytes_max {
+        return reply;
+    }
+    view.take_back(before);
+    Reply::error(alloc::format!(
+        "ERR the answer would have {bytes} bytes, more than the {bytes_max} that nodes send each other at once; nothing \
+         was changed: ask for it in parts"
+    ))
+}
+
+fn run_unbounded(view: &mut View<'_>, request: &Request) -> Reply {
     match request {
         Request::One(command) => run_command(view, command),
         Request::Versions(keys) => {

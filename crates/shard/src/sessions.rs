@@ -8,7 +8,7 @@ use quorate_replog::session::Session;
 use quorate_store::Scan;
 
 use crate::layout::{Area, number_in, session_key, sessions_range};
-use crate::view::Overlay;
+use crate::overlay::Overlay;
 
 /// Bounds of a shard. Which sessions are forgotten is part of what the log means: the same on all members, for as long
 /// as the log lives.
@@ -22,6 +22,11 @@ pub struct Limits {
     /// Entries applied in one step at most: a long backlog must not stop heartbeats. Of no consequence for the state,
     /// so it may differ between members.
     pub apply_entries_max: usize,
+    /// Bytes of one reply at most; a request with a longer one is refused and changes nothing. It must fit into a
+    /// message between nodes.
+    pub reply_bytes_max: usize,
+    /// Bytes of replies to reads given together, unless a single one is longer. Of no consequence for the state.
+    pub replies_bytes_max: usize,
     /// Which rule is broken, for the simulator to notice.
     #[cfg(feature = "mutants")]
     pub mutant: Option<crate::Mutant>,
@@ -34,6 +39,8 @@ impl Limits {
             sessions_max: 4_096,
             unused_entries_min: 100_000,
             apply_entries_max: 64,
+            reply_bytes_max: 32 << 20,
+            replies_bytes_max: 4 << 20,
             #[cfg(feature = "mutants")]
             mutant: None,
         }
@@ -45,6 +52,8 @@ impl Limits {
             sessions_max: 2,
             unused_entries_min: 150,
             apply_entries_max: 3,
+            reply_bytes_max: 32 << 20,
+            replies_bytes_max: 100,
             #[cfg(feature = "mutants")]
             mutant: None,
         }
@@ -111,11 +120,11 @@ impl Sessions {
             }
             self.table.remove(&number);
             self.changed.remove(&number);
-            overlay.insert(session_key(area, number), None);
+            overlay.delete(session_key(area, number));
         }
         for number in core::mem::take(&mut self.changed) {
             if let Some(session) = self.table.get(&number) {
-                overlay.insert(session_key(area, number), Some(Bytes::from(wire::encode(session))));
+                overlay.put(session_key(area, number), Bytes::from(wire::encode(session)));
             }
         }
     }

@@ -12,15 +12,13 @@ use crate::Mutant;
 use crate::layout::{
     Area, HEADER_KEY_BYTES, Header, Keys, State, decode_value, encode_value, number_in, removal_key,
 };
+use crate::overlay::Overlay;
 use crate::sessions::Limits;
 
 /// Rows of dead collections and keyspaces removed with each entry.
 const SWEEP_ROWS: usize = 32;
 /// Expired keys removed with each entry. More wait for the next one; they do not exist meanwhile.
 const EXPIRE_KEYS: usize = 64;
-
-/// Changes of one or more entries, made but not yet applied to the store.
-pub(crate) type Overlay = BTreeMap<Bytes, Option<Bytes>>;
 
 /// A keyspace in one instant.
 pub(crate) struct View<'a> {
@@ -48,7 +46,7 @@ impl<'a> View<'a> {
             now_ms: state.now_ms,
             version_before: state.versions,
             state,
-            overlay: Overlay::new(),
+            overlay: Overlay::default(),
             chance: Rng::new(0),
             cached: None,
             expiry_pending: None,
@@ -75,6 +73,19 @@ impl<'a> View<'a> {
         self.state.now_ms = self.state.now_ms.max(now_ms);
         self.now_ms = self.state.now_ms;
         self.chance = Rng::new(seed);
+        self.cached = None;
+    }
+
+    /// The next request begins; [`View::take_back`] returns to here.
+    pub(crate) fn begin_request(&mut self) -> State {
+        self.overlay.mark();
+        self.state
+    }
+
+    /// The request that began with `state` changes nothing after all.
+    pub(crate) fn take_back(&mut self, state: State) {
+        self.overlay.take_back();
+        self.state = state;
         self.cached = None;
     }
 
@@ -130,7 +141,7 @@ impl<'a> View<'a> {
         let row_key = self.keys_of().header(position_of(key), key);
         let value = encode_value(&header, body);
         let body = value.slice(value.len() - body.len()..);
-        self.overlay.insert(Bytes::from(row_key), Some(value));
+        self.overlay.put(Bytes::from(row_key), value);
         self.cached = Some((Bytes::copy_from_slice(key), Some((header, body))));
     }
 
@@ -165,8 +176,7 @@ impl<'a> View<'a> {
         if start >= end || rows_max == 0 {
             return Vec::new();
         }
-        let range = (core::ops::Bound::Included(start), core::ops::Bound::Excluded(end));
-        let changed = || self.overlay.range::<[u8], _>(range);
+        let changed = || self.overlay.range(start, end);
         let count = changed().count();
         let mut scan = Scan::range(start, Some(end)).rows(rows_max.saturating_add(count));
         scan.reverse = reverse;
@@ -208,20 +218,20 @@ impl<'a> View<'a> {
     fn remove_raw(&mut self, key: &[u8]) -> Option<Header> {
         let (header, _) = self.raw(key)?;
         let keys = self.keys_of();
-        self.overlay.insert(Bytes::from(keys.header(position_of(key), key)), None);
+        self.overlay.delete(Bytes::from(keys.header(position_of(key), key)));
         if let Some(expire_ms) = header.expire_ms {
             if !self.limits.breaks(Mutant::ExpiryRowLeft) {
-                self.overlay.insert(Bytes::from(keys.expiry(expire_ms, key)), None);
+                self.overlay.delete(Bytes::from(keys.expiry(expire_ms, key)));
             }
             self.state.expiring -= 1;
         }
         if header.collection != 0 {
-            self.overlay.insert(Bytes::from(keys.dead(header.collection)), Some(Bytes::new()));
+            self.overlay.put(Bytes::from(keys.dead(header.collection)), Bytes::new());
             self.state.dead_collections += 1;
         }
         let removal = self.next_version().to_be_bytes();
         let removal_key = removal_key(self.area, position_of(key));
-        self.overlay.insert(removal_key, Some(Bytes::copy_from_slice(&removal)));
+        self.overlay.put(removal_key, Bytes::copy_from_slice(&removal));
         self.state.keys -= 1;
         self.cached = Some((Bytes::copy_from_slice(key), None));
         Some(header)
@@ -243,7 +253,7 @@ impl<'a> View<'a> {
         if rows.len() < SWEEP_ROWS {
             self.state.keyspace_oldest = self.state.keyspace;
         }
-        self.overlay.extend(rows.into_iter().map(|(key, _)| (key, None)));
+        rows.into_iter().for_each(|(key, _)| self.overlay.delete(key));
     }
 
     fn sweep_collections(&mut self) {
@@ -254,15 +264,15 @@ impl<'a> View<'a> {
         let end = keys.element(collection + 1, &[]);
         let rows = self.merged(&keys.element(collection, &[]), &end, false, SWEEP_ROWS);
         if rows.len() < SWEEP_ROWS {
-            self.overlay.insert(dead_key, None);
+            self.overlay.delete(dead_key);
             self.state.dead_collections -= 1;
         }
-        self.overlay.extend(rows.into_iter().map(|(key, _)| (key, None)));
+        rows.into_iter().for_each(|(key, _)| self.overlay.delete(key));
     }
 
     /// The changes as a batch.
     pub(crate) fn into_batch(self) -> (State, Batch) {
-        (self.state, Batch { writes: self.overlay.into_iter().collect() })
+        (self.state, Batch { writes: self.overlay.into_writes() })
     }
 }
 
@@ -303,11 +313,11 @@ impl Space for View<'_> {
         let old_expire_ms = old.and_then(|old| old.expire_ms);
         if old_expire_ms != meta.expire_ms {
             if let Some(expire_ms) = old_expire_ms {
-                self.overlay.insert(Bytes::from(keys.expiry(expire_ms, key)), None);
+                self.overlay.delete(Bytes::from(keys.expiry(expire_ms, key)));
                 self.state.expiring -= 1;
             }
             if let Some(expire_ms) = meta.expire_ms {
-                self.overlay.insert(Bytes::from(keys.expiry(expire_ms, key)), Some(Bytes::new()));
+                self.overlay.put(Bytes::from(keys.expiry(expire_ms, key)), Bytes::new());
                 self.state.expiring += 1;
                 let next_ms = self.state.next_expiry_ms.unwrap_or(expire_ms);
                 self.state.next_expiry_ms = Some(next_ms.min(expire_ms));
@@ -337,12 +347,12 @@ impl Space for View<'_> {
 
     fn set_row(&mut self, key: &[u8], row: &[u8], value: Bytes) {
         let header = self.touch(key);
-        self.overlay.insert(Bytes::from(self.keys_of().element(header.collection, row)), Some(value));
+        self.overlay.put(Bytes::from(self.keys_of().element(header.collection, row)), value);
     }
 
     fn remove_row(&mut self, key: &[u8], row: &[u8]) {
         let header = self.touch(key);
-        self.overlay.insert(Bytes::from(self.keys_of().element(header.collection, row)), None);
+        self.overlay.delete(Bytes::from(self.keys_of().element(header.collection, row)));
     }
 
     fn rows(

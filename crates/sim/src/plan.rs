@@ -7,10 +7,12 @@ use std::time::Duration;
 use quorate_kernel::Rng;
 
 use crate::clock::ClockOptions;
+use crate::coverage::Coverage;
 use crate::disk::DiskOptions;
 use crate::faults::{Fault, FaultOptions, FaultSet};
 use crate::latency::Latency;
 use crate::network::{NetworkOptions, Order};
+use crate::run::Failure;
 use crate::trace::TraceLevel;
 use crate::world::WorldOptions;
 
@@ -35,8 +37,10 @@ pub struct Profile {
     pub rate_error_ppm_max: u32,
     /// Whether nodes have no disk, so that each restart is a new identity.
     pub volatile: bool,
-    /// Marks that many runs together must have hit at least this often.
+    /// Marks that `floors_seeds` runs or more, drawn freely, must together have hit at least this often.
     pub floors: Vec<(&'static str, u64)>,
+    /// With fewer runs, chance decides what they reach.
+    pub floors_seeds: u64,
 }
 
 impl Profile {
@@ -57,7 +61,14 @@ impl Profile {
             rate_error_ppm_max: 10_000,
             volatile: false,
             floors: Vec::new(),
+            floors_seeds: 1,
         }
+    }
+
+    /// What is wrong with runs of this profile taken together.
+    pub fn missing(&self, coverage: &Coverage) -> Option<Failure> {
+        let are_enough = coverage.runs >= self.floors_seeds;
+        are_enough.then(|| coverage.check(&self.floors).err())?.map(Failure::Coverage)
     }
 }
 

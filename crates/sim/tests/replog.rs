@@ -57,9 +57,7 @@ fn logs_under_everything() {
         println!("{}", report.explain("replog"));
     }
     summary.expect_success("replog");
-    if seeds >= 300
-        && let Some(missing) = kind.missing(&summary.coverage)
-    {
+    if let Some(missing) = kind.profile.missing(&summary.coverage) {
         panic!("{missing}\n{}", summary.coverage);
     }
 }

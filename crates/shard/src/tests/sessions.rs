@@ -4,8 +4,8 @@ use bytes::Bytes;
 use quorate_kernel::wire;
 use quorate_replog::session::Session;
 
+use crate::overlay::Overlay;
 use crate::sessions::{Limits, Sessions};
-use crate::view::Overlay;
 
 use super::AREA;
 
@@ -23,16 +23,17 @@ fn the_one_unused_for_longest_goes_and_no_recent_one_does() {
     for (number, index) in [(1, 5), (2, 6), (3, 7)] {
         use_at(&mut sessions, number, index);
     }
-    let mut overlay = Overlay::new();
+    let mut overlay = Overlay::default();
     sessions.write(AREA, 14, &limits(), &mut overlay);
-    assert_eq!(overlay.len(), 3, "too recent to go");
+    assert_eq!(overlay.into_writes().len(), 3, "too recent to go");
     use_at(&mut sessions, 2, 15);
-    overlay.clear();
+    let mut overlay = Overlay::default();
     sessions.write(AREA, 15, &limits(), &mut overlay);
+    let writes = overlay.into_writes();
     assert!(sessions.get(1).is_none() && sessions.get(2).is_some() && sessions.get(3).is_some());
-    assert_eq!(overlay.values().filter(|value| value.is_none()).count(), 1);
+    assert_eq!(writes.iter().filter(|(_, value)| value.is_none()).count(), 1);
     assert_eq!(
-        overlay.values().filter(|value| value.is_some()).count(),
+        writes.iter().filter(|(_, value)| value.is_some()).count(),
         1,
         "only what has changed is written"
     );

@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use quorate_api::{Command, CommandCode, Reply, Request, Version};
 
-use super::{Bench, command};
+use super::{Bench, command, request};
 
 fn exec(bench: &mut Bench, watched: &[(&str, i64)], commands: &[&[&str]]) -> Reply {
     let watched = watched
@@ -86,4 +86,27 @@ fn a_command_of_a_newer_program_changes_nothing() {
     let short = Command { args: [].into(), ..command(&["GET", "a"]) };
     assert!(matches!(bench.apply(&[Request::One(short)]).remove(0), Reply::Error(_)));
     assert_eq!((bench.row_count(), bench.state.versions), (0, 0));
+}
+
+#[test]
+fn a_request_with_too_long_an_answer_changes_nothing() {
+    let mut bench = Bench::new();
+    bench.limits.reply_bytes_max = 300;
+    let long = "v".repeat(100);
+    bench.run(&["RPUSH", "list", &long, &long, &long]);
+    let reads = [&["GETRANGE", "long", "0", "-1"][..]; 4];
+    let writes = [&["SET", "key", "1"][..], &["DEL", "list"], &["LPUSH", "list", "x"], &["FLUSHALL"]];
+    let commands = reads.into_iter().chain(writes).map(command).collect();
+    let transaction = Request::Transaction { watched: [].into(), commands };
+    bench.run(&["SET", "long", &long]);
+    for request in [request(&["LPOP", "list", "3"]), request(&["LRANGE", "list", "0", "-1"]), transaction] {
+        let (state, rows) = (bench.state, bench.rows());
+        let reply = bench.apply(&[request]).remove(0);
+        assert!(
+            matches!(&reply, Reply::Error(error) if error.0.contains("nothing was changed")),
+            "{reply:?}"
+        );
+        assert_eq!((bench.state, bench.rows()), (state, rows));
+    }
+    assert!(matches!(bench.run(&["LPOP", "list", "2"]), Reply::Array(items) if items.len() == 2));
 }

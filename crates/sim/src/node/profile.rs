@@ -23,7 +23,7 @@ impl Kind {
     }
 }
 
-/// What 100 seeds must reach, at least.
+/// What 60 seeds must reach, at least.
 const FLOORS: [(&str, u64); 36] = [
     ("node.batch.again", 50),
     ("node.batch.gap", 100),
@@ -73,6 +73,7 @@ pub fn swarm() -> Kind {
     profile.faults =
         FaultSet::ALL.without(Fault::LoseDisk).without(Fault::CorruptDisk).without(Fault::FailDisk);
     profile.floors = FLOORS.to_vec();
+    profile.floors_seeds = 60;
     Kind { profile, stress: Stress { aimed: 10, ..Stress::default() } }
 }
 

@@ -5,9 +5,7 @@ use std::time::Duration;
 
 use super::cluster::{Cluster, Stress};
 use super::snare::{Bait, Snare, Trap};
-use crate::{
-    Coverage, Failure, Fault, FaultSet, Latency, Overrides, Plan, Profile, Report, Summary, run, run_twice,
-};
+use crate::{Fault, FaultSet, Latency, Overrides, Plan, Profile, Report, Summary, run, run_twice};
 
 /// A profile and what its harness lays stress on.
 #[derive(Debug, Clone)]
@@ -58,11 +56,6 @@ impl Kind {
             }
         }
         summary
-    }
-
-    /// What is wrong with many runs taken together.
-    pub fn missing(&self, coverage: &Coverage) -> Option<Failure> {
-        coverage.check(&self.profile.floors).err().map(Failure::Coverage)
     }
 }
 
@@ -116,6 +109,7 @@ pub fn swarm() -> Kind {
     profile.liveness_max = Duration::from_secs(600);
     profile.faults = FaultSet::ALL.without(Fault::FullDisk);
     profile.floors = FLOORS.to_vec();
+    profile.floors_seeds = 300;
     let snare = |bait, trap, span| Snare { bait, trap, chance: 2, span: ms(span) };
     let snares = vec![
         snare(Bait::Prepare, Trap::Crash, 500),
