@@ -17,6 +17,10 @@ use clap::{CommandFactory as _, Parser as _};
 
 use args::{Cli, Command};
 
+/// A node allocates many small buffers that live for a few turns of its loop; see decision 0002.
+#[global_allocator]
+static ALLOCATOR: mimalloc::MiMalloc = mimalloc::MiMalloc;
+
 fn main() -> ExitCode {
     let cli = Cli::parse();
     match run(cli) {

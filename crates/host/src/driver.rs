@@ -198,6 +198,11 @@ impl<M: Hosted> Driver<M> {
         }
         self.read_peers(now);
         self.read_clients();
+        // What was put off until all that has arrived is taken.
+        let now = self.clock.now();
+        while let Some(timer) = self.live.timers.due(now) {
+            self.step(Event::Timer(timer));
+        }
         self.settle()?;
         if now >= self.live.housekeeping_at {
             self.housekeeping(now)?;
@@ -275,7 +280,10 @@ impl<M: Hosted> Driver<M> {
     /// Lets everything that the turn has brought about take its way: early messages, the disk, what waited for it,
     /// answers.
     fn settle(&mut self) -> Result<(), RunError> {
+        // Nobody waits for the disk who need not.
         self.peers.flush(self.clock.now());
+        self.answer();
+        self.clients.flush(self.clock.now());
         self.persist()?;
         for _ in 0..ROUNDS_A_TURN {
             self.release()?;

@@ -13,7 +13,7 @@
 //! FLUSHALL raises the keyspace number; what lies under lower numbers is garbage and is removed bit by bit.
 
 use alloc::vec::Vec;
-use bytes::Bytes;
+use bytes::{Buf as _, Bytes};
 use quorate_kernel::wire;
 use quorate_values::Kind;
 use serde::{Deserialize, Serialize};
@@ -69,9 +69,12 @@ pub(crate) fn encode_value(header: &Header, body: &[u8]) -> Bytes {
 
 /// # Panics
 /// If the row is not one of ours: rows come back as they were written or the store stops the process.
-pub(crate) fn decode_value(value: &Bytes) -> (Header, Bytes) {
-    match wire::decode_front(value) {
-        Ok((header, rest)) => (header, value.slice(value.len() - rest.len()..)),
+pub(crate) fn decode_value(mut value: Bytes) -> (Header, Bytes) {
+    match wire::decode_front(&value) {
+        Ok((header, rest)) => {
+            value.advance(value.len() - rest.len());
+            (header, value)
+        }
         Err(error) => panic!("the row of a key: {error}"),
     }
 }

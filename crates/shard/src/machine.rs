@@ -23,6 +23,8 @@ pub enum Timer {
     Apply,
     /// A key expires.
     Expiry,
+    /// What has arrived together is taken: it goes into the log.
+    Propose,
 }
 
 /// What the node asks of a shard.
@@ -135,8 +137,11 @@ pub struct Shard {
     pub(crate) limits: Limits,
     pub(crate) state: State,
     pub(crate) sessions: Sessions,
-    /// For a leader: the next request number of each session that is not in the log yet.
+    /// For a leader: the next request number of each session that is neither in the log nor gathered for it.
     appended: BTreeMap<u64, u64>,
+    /// Batches that arrived together and go into the log as one entry.
+    gathered: Vec<Bytes>,
+    gathered_bytes: usize,
     /// Reads that the log has not allowed yet, by the log's ticket.
     asked: BTreeMap<u64, Reading>,
     tickets: u64,
@@ -159,6 +164,8 @@ impl Shard {
             state: State::default(),
             sessions: Sessions::default(),
             appended: BTreeMap::new(),
+            gathered: Vec::new(),
+            gathered_bytes: 0,
             asked: BTreeMap::new(),
             tickets: 0,
             allowed: VecDeque::new(),
@@ -249,9 +256,39 @@ impl Shard {
             Some(_) | None => {}
         }
         self.appended.insert(session, header.end_seq());
-        let payload =
-            Payload { now_ms: cx.wall.unix_ms, seed: cx.rng.next_u64(), batches: alloc::vec![batch] };
+        if self.gathered_bytes + batch.len() > self.limits.entry_bytes_max {
+            self.propose_gathered(cx, out);
+        }
+        if self.gathered.is_empty() {
+            // Whatever has arrived by now is stepped before this fires.
+            out.arm(Timer::Propose, Duration::ZERO);
+        }
+        self.gathered_bytes += batch.len();
+        self.gathered.push(batch);
+    }
+
+    /// Puts what was gathered into the log.
+    fn propose_gathered(&mut self, cx: &mut Cx<'_>, out: &mut Out) {
+        let batches = core::mem::take(&mut self.gathered);
+        self.gathered_bytes = 0;
+        if batches.is_empty() {
+            return;
+        }
+        if !self.takes_batches() {
+            cx.marks.hit("shard.gathered.not_taken");
+            return self.turn_away(&batches, out);
+        }
+        let payload = Payload { now_ms: cx.wall.unix_ms, seed: cx.rng.next_u64(), batches };
         self.propose(cx, &payload, out);
+    }
+
+    /// Gathered batches do not get into the log: their origins must send them again.
+    fn turn_away(&mut self, batches: &[Bytes], out: &mut Out) {
+        // What else was appended is in the log, where numbers that come twice are applied once.
+        self.appended.clear();
+        for origin in batches.iter().filter_map(|batch| batch_header(batch).ok()).map(|header| header.origin) {
+            out.output(Output::NotTaken { origin });
+        }
     }
 
     fn propose(&mut self, cx: &mut Cx<'_>, payload: &Payload, out: &mut Out) {
@@ -327,6 +364,9 @@ impl Shard {
             }
             replog::Output::Role => {
                 self.appended.clear();
+                let batches = core::mem::take(&mut self.gathered);
+                self.gathered_bytes = 0;
+                self.turn_away(&batches, out);
                 self.ticked_ms = 0;
                 if !self.log.leads() {
                     for reading in self.untimely.drain(..) {
@@ -463,6 +503,7 @@ impl Machine for Shard {
             Event::Timer(Timer::Log(timer)) => self.step_log(cx, Event::Timer(timer), out),
             Event::Timer(Timer::Apply) => self.apply(cx, out),
             Event::Timer(Timer::Expiry) => self.on_expiry(cx, out),
+            Event::Timer(Timer::Propose) => self.propose_gathered(cx, out),
             Event::Input(input) => self.input(cx, input, out),
         }
     }

@@ -22,6 +22,8 @@ pub struct Limits {
     /// Entries applied in one step at most: a long backlog must not stop heartbeats. Of no consequence for the state,
     /// so it may differ between members.
     pub apply_entries_max: usize,
+    /// Bytes of the batches that go into one entry together, unless a single one is longer.
+    pub entry_bytes_max: usize,
     /// Bytes of one reply at most; a request with a longer one is refused and changes nothing. It must fit into a
     /// message between nodes.
     pub reply_bytes_max: usize,
@@ -39,6 +41,7 @@ impl Limits {
             sessions_max: 4_096,
             unused_entries_min: 100_000,
             apply_entries_max: 64,
+            entry_bytes_max: 1 << 20,
             reply_bytes_max: 32 << 20,
             replies_bytes_max: 4 << 20,
             #[cfg(feature = "mutants")]
@@ -52,6 +55,7 @@ impl Limits {
             sessions_max: 2,
             unused_entries_min: 150,
             apply_entries_max: 3,
+            entry_bytes_max: 300,
             reply_bytes_max: 32 << 20,
             replies_bytes_max: 100,
             #[cfg(feature = "mutants")]

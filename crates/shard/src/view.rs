@@ -31,7 +31,9 @@ pub(crate) struct View<'a> {
     chance: Rng,
     /// The newest version before the command that runs: keys above it have been given a new one.
     version_before: u64,
-    cached: Option<(Bytes, Option<(Header, Bytes)>)>,
+    /// What was read last: the key, and its value if there is one.
+    cached: Option<Option<(Header, Bytes)>>,
+    cached_key: Vec<u8>,
     /// A key was met that the asked-for time would have expired and logged time has not: the earliest such time.
     pub(crate) expiry_pending: Option<u64>,
 }
@@ -49,6 +51,7 @@ impl<'a> View<'a> {
             overlay: Overlay::default(),
             chance: Rng::new(0),
             cached: None,
+            cached_key: Vec::new(),
             expiry_pending: None,
         }
     }
@@ -106,24 +109,31 @@ impl<'a> View<'a> {
     }
 
     /// The key's header and body, expired or not.
-    fn raw(&mut self, key: &[u8]) -> Option<(Header, Bytes)> {
-        if let Some((cached, value)) = &self.cached
-            && cached == key
-        {
-            return value.clone();
+    fn raw(&mut self, key: &[u8]) -> Option<&(Header, Bytes)> {
+        if self.cached.is_none() || self.cached_key != key {
+            let row_key = self.keys_of().header(position_of(key), key);
+            let value = self.row_at(&row_key).map(decode_value);
+            self.cache(key, value);
         }
-        let row_key = self.keys_of().header(position_of(key), key);
-        let value = self.row_at(&row_key).map(|value| decode_value(&value));
-        self.cached = Some((Bytes::copy_from_slice(key), value.clone()));
-        value
+        self.cached.as_ref()?.as_ref()
+    }
+
+    fn header(&mut self, key: &[u8]) -> Option<Header> {
+        self.raw(key).map(|(header, _)| *header)
+    }
+
+    fn cache(&mut self, key: &[u8], value: Option<(Header, Bytes)>) {
+        self.cached_key.clear();
+        self.cached_key.extend_from_slice(key);
+        self.cached = Some(value);
     }
 
     fn live(&mut self, key: &[u8]) -> Option<(Header, Bytes)> {
-        let (header, body) = self.raw(key)?;
+        let header = self.header(key)?;
         if !self.is_live(&header) {
             return None;
         }
-        Some((header, body))
+        self.raw(key).cloned()
     }
 
     fn is_live(&mut self, header: &Header) -> bool {
@@ -139,10 +149,13 @@ impl<'a> View<'a> {
 
     fn write_header(&mut self, key: &[u8], header: Header, body: &[u8]) {
         let row_key = self.keys_of().header(position_of(key), key);
-        let value = encode_value(&header, body);
-        let body = value.slice(value.len() - body.len()..);
-        self.overlay.put(Bytes::from(row_key), value);
-        self.cached = Some((Bytes::copy_from_slice(key), Some((header, body))));
+        self.overlay.put(Bytes::from(row_key), encode_value(&header, body));
+        if body.is_empty() {
+            // A collection: its rows ask for the header again and again.
+            self.cache(key, Some((header, Bytes::new())));
+        } else {
+            self.cached = None;
+        }
     }
 
     fn next_version(&mut self) -> u64 {
@@ -152,7 +165,7 @@ impl<'a> View<'a> {
 
     /// Gives a key whose elements change its new version, once a command.
     fn touch(&mut self, key: &[u8]) -> Header {
-        let Some((header, body)) = self.raw(key) else { panic!("rows of a key that does not exist") };
+        let Some((header, body)) = self.raw(key).cloned() else { panic!("rows of a key that does not exist") };
         if header.version > self.version_before {
             return header;
         }
@@ -216,7 +229,7 @@ impl<'a> View<'a> {
     }
 
     fn remove_raw(&mut self, key: &[u8]) -> Option<Header> {
-        let (header, _) = self.raw(key)?;
+        let header = self.header(key)?;
         let keys = self.keys_of();
         self.overlay.delete(Bytes::from(keys.header(position_of(key), key)));
         if let Some(expire_ms) = header.expire_ms {
@@ -233,7 +246,7 @@ impl<'a> View<'a> {
         let removal_key = removal_key(self.area, position_of(key));
         self.overlay.put(removal_key, Bytes::copy_from_slice(&removal));
         self.state.keys -= 1;
-        self.cached = Some((Bytes::copy_from_slice(key), None));
+        self.cache(key, None);
         Some(header)
     }
 
@@ -291,7 +304,7 @@ impl Space for View<'_> {
     }
 
     fn set(&mut self, key: &[u8], meta: Meta) {
-        let old = self.raw(key).map(|(header, _)| header);
+        let old = self.header(key);
         let old = match old {
             // What expired unseen is removed for good before its name is used again.
             Some(header) if !self.is_live(&header) => {
@@ -334,14 +347,14 @@ impl Space for View<'_> {
     }
 
     fn remove(&mut self, key: &[u8]) -> bool {
-        let Some((header, _)) = self.raw(key) else { return false };
+        let Some(header) = self.header(key) else { return false };
         let live = self.is_live(&header);
         self.remove_raw(key);
         live
     }
 
     fn row(&mut self, key: &[u8], row: &[u8]) -> Option<Bytes> {
-        let (header, _) = self.raw(key)?;
+        let header = self.header(key)?;
         self.row_at(&self.keys_of().element(header.collection, row))
     }
 
@@ -363,7 +376,7 @@ impl Space for View<'_> {
         reverse: bool,
         rows_max: usize,
     ) -> Vec<(Bytes, Bytes)> {
-        let Some((header, _)) = self.raw(key) else { return Vec::new() };
+        let Some(header) = self.header(key) else { return Vec::new() };
         let keys = self.keys_of();
         let first = keys.element(header.collection, start);
         let behind = match end {
@@ -390,7 +403,7 @@ impl Space for View<'_> {
                     return (found, Some(position));
                 }
                 newest = Some(position);
-                let (header, _) = decode_value(&value);
+                let (header, _) = decode_value(value);
                 if self.is_live(&header) {
                     found.push((row_key.slice(HEADER_KEY_BYTES..), header.kind));
                 }

@@ -61,7 +61,7 @@ fn shared_rows_keep_their_keys_and_bytes() {
 fn a_body_is_a_slice_of_its_row() {
     let header = Header { version: 9, kind: quorate_values::Kind::String, expire_ms: None, collection: 0 };
     let row = encode_value(&header, b"body");
-    let (read, body) = decode_value(&row);
+    let (read, body) = decode_value(row.clone());
     assert_eq!((read, &body[..]), (header, &b"body"[..]));
     assert_eq!(body.as_ptr(), row[row.len() - 4..].as_ptr(), "nothing is copied");
 }
@@ -69,5 +69,5 @@ fn a_body_is_a_slice_of_its_row() {
 #[test]
 #[should_panic(expected = "the row of a key")]
 fn a_damaged_row_stops_the_node() {
-    decode_value(&bytes::Bytes::from_static(&[1, 9]));
+    decode_value(bytes::Bytes::from_static(&[1, 9]));
 }
