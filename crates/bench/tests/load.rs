@@ -70,6 +70,7 @@ fn plain(read_percent: u64) -> PlainSpec {
         prefix: "k".into(),
         value_bytes: 8,
         pipeline: 1,
+        all_exist: false,
     }
 }
 

@@ -5,7 +5,7 @@
 
 use alloc::vec::Vec;
 use core::fmt;
-use serde::{Serialize, de::DeserializeOwned};
+use serde::{Deserialize, Serialize};
 
 /// Bytes that do not decode. Nothing was changed by trying.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -42,7 +42,7 @@ pub fn encode_after<T: Serialize + ?Sized>(value: &T, buffer: Vec<u8>) -> Vec<u8
 ///
 /// # Errors
 /// [`Malformed`] if the bytes are not such a value, or more than one.
-pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Malformed> {
+pub fn decode<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, Malformed> {
     match postcard::take_from_bytes(bytes) {
         Ok((value, [])) => Ok(value),
         Ok(_) | Err(_) => Err(Malformed),
@@ -53,7 +53,7 @@ pub fn decode<T: DeserializeOwned>(bytes: &[u8]) -> Result<T, Malformed> {
 ///
 /// # Errors
 /// [`Malformed`] if the bytes do not begin with such a value.
-pub fn decode_front<T: DeserializeOwned>(bytes: &[u8]) -> Result<(T, &[u8]), Malformed> {
+pub fn decode_front<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<(T, &'a [u8]), Malformed> {
     postcard::take_from_bytes(bytes).map_err(|_| Malformed)
 }
 

@@ -38,7 +38,7 @@ impl Shard {
         let mut answers = Vec::new();
         for index in first..=last {
             let payload = match self.log.chosen_entry(index).map(|entry| &entry.content) {
-                Some(Content::Command(command)) => wire::decode::<Payload>(command),
+                Some(Content::Command(command)) => Payload::decode(command),
                 Some(Content::Seal(_)) => continue,
                 None => panic!("entry {index} is chosen and not in memory"),
             };

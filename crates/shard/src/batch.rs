@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 use bytes::Bytes;
-use quorate_api::{Request, SessionId};
+use quorate_api::{Command, CommandCode, Request, SessionId, Version};
 use quorate_kernel::{NodeId, wire};
 use quorate_replog::Index;
 use serde::{Deserialize, Serialize};
@@ -55,19 +55,61 @@ pub fn batch_header(batch: &[u8]) -> Result<BatchHeader, wire::Malformed> {
 ///
 /// # Errors
 /// [`wire::Malformed`].
-pub fn decode_batch(batch: &[u8]) -> Result<(BatchHeader, Vec<Request>), wire::Malformed> {
+pub fn decode_batch(batch: &Bytes) -> Result<(BatchHeader, Vec<Request>), wire::Malformed> {
     let (header, mut rest) = wire::decode_front::<BatchHeader>(batch)?;
     let mut requests = Vec::new();
     for _ in 0..header.count {
-        let (request, behind) = wire::decode_front(rest)?;
-        requests.push(request);
+        let (request, behind) = wire::decode_front::<RequestRef<'_>>(rest)?;
+        requests.push(request.shared(batch));
         rest = behind;
     }
     if rest.is_empty() { Ok((header, requests)) } else { Err(wire::Malformed) }
 }
 
+/// A [`Request`] as it lies in a batch: decoded so, its arguments share the memory of the batch.
+#[derive(Deserialize)]
+enum RequestRef<'a> {
+    One(#[serde(borrow)] CommandRef<'a>),
+    Versions(#[serde(borrow)] Vec<&'a [u8]>),
+    Transaction {
+        #[serde(borrow)]
+        watched: Vec<(&'a [u8], Version)>,
+        #[serde(borrow)]
+        commands: Vec<CommandRef<'a>>,
+    },
+}
+
+#[derive(Deserialize)]
+struct CommandRef<'a> {
+    code: CommandCode,
+    #[serde(borrow)]
+    args: Vec<&'a [u8]>,
+}
+
+impl CommandRef<'_> {
+    fn shared(self, batch: &Bytes) -> Command {
+        let args = self.args.into_iter().map(|arg| batch.slice_ref(arg)).collect();
+        Command { code: self.code, args }
+    }
+}
+
+impl RequestRef<'_> {
+    fn shared(self, batch: &Bytes) -> Request {
+        match self {
+            RequestRef::One(command) => Request::One(command.shared(batch)),
+            RequestRef::Versions(keys) => {
+                Request::Versions(keys.into_iter().map(|key| batch.slice_ref(key)).collect())
+            }
+            RequestRef::Transaction { watched, commands } => Request::Transaction {
+                watched: watched.into_iter().map(|(key, version)| (batch.slice_ref(key), version)).collect(),
+                commands: commands.into_iter().map(|command| command.shared(batch)).collect(),
+            },
+        }
+    }
+}
+
 /// A command of the log.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
 pub(crate) struct Payload {
     /// The primary's wall clock; logged time is the largest of these so far.
     pub(crate) now_ms: u64,
@@ -77,10 +119,27 @@ pub(crate) struct Payload {
     pub(crate) batches: Vec<Bytes>,
 }
 
+/// A [`Payload`] as it lies in an entry.
+#[derive(Deserialize)]
+struct PayloadRef<'a> {
+    now_ms: u64,
+    seed: u64,
+    #[serde(borrow)]
+    batches: Vec<&'a [u8]>,
+}
+
+impl Payload {
+    /// Reads the payload of an entry, whose memory it then shares.
+    pub(crate) fn decode(command: &Bytes) -> Result<Payload, wire::Malformed> {
+        let PayloadRef { now_ms, seed, batches } = wire::decode(command)?;
+        let batches = batches.into_iter().map(|batch| command.slice_ref(batch)).collect();
+        Ok(Payload { now_ms, seed, batches })
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
-    use quorate_api::{Command, CommandCode};
 
     fn sample() -> (BatchHeader, Vec<Request>) {
         let header = BatchHeader {
@@ -119,7 +178,7 @@ mod tests {
         let (header, requests) = sample();
         let bytes = encode_batch(&header, &requests);
         for end in 0..bytes.len() {
-            assert!(decode_batch(&bytes[..end]).is_err(), "cut at {end}");
+            assert!(decode_batch(&bytes.slice(..end)).is_err(), "cut at {end}");
         }
         let greedy = BatchHeader { count: u64::MAX, ..header };
         assert!(batch_header(&encode_batch(&greedy, &requests)).is_err());

@@ -13,7 +13,7 @@
 //! FLUSHALL raises the keyspace number; what lies under lower numbers is garbage and is removed bit by bit.
 
 use alloc::vec::Vec;
-use bytes::{Buf as _, Bytes};
+use bytes::{Buf as _, BufMut, Bytes};
 use quorate_kernel::wire;
 use quorate_values::Kind;
 use serde::{Deserialize, Serialize};
@@ -91,14 +91,23 @@ impl Keys {
         Keys { area, keyspace }
     }
 
+    fn write(self, tag: u8, number: u64, tail: &[u8], key: &mut impl BufMut) {
+        key.put_slice(&self.area);
+        key.put_u32(self.keyspace);
+        key.put_u8(tag);
+        key.put_u64(number);
+        key.put_slice(tail);
+    }
+
     fn start(self, tag: u8, number: u64, tail: &[u8]) -> Vec<u8> {
         let mut key = Vec::with_capacity(HEADER_KEY_BYTES + tail.len());
-        key.extend_from_slice(&self.area);
-        key.extend_from_slice(&self.keyspace.to_be_bytes());
-        key.push(tag);
-        key.extend_from_slice(&number.to_be_bytes());
-        key.extend_from_slice(tail);
+        self.write(tag, number, tail, &mut key);
         key
+    }
+
+    /// As [`Keys::header`], into a buffer.
+    pub(crate) fn write_header(self, position: u64, key: &[u8], buffer: &mut impl BufMut) {
+        self.write(b'k', position, key, buffer);
     }
 
     pub(crate) fn header(self, position: u64, key: &[u8]) -> Vec<u8> {

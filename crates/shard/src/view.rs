@@ -2,7 +2,7 @@
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
-use bytes::Bytes;
+use bytes::{Bytes, BytesMut};
 use quorate_api::{Version, position_of};
 use quorate_kernel::Rng;
 use quorate_store::{Batch, Row, Scan, Store};
@@ -20,6 +20,18 @@ const SWEEP_ROWS: usize = 32;
 /// Expired keys removed with each entry. More wait for the next one; they do not exist meanwhile.
 const EXPIRE_KEYS: usize = 64;
 
+/// The key that was looked at last: most commands look at one key several times.
+struct Last {
+    row_key: Bytes,
+    header: Option<Header>,
+}
+
+impl Last {
+    fn key(&self) -> &[u8] {
+        self.row_key.get(HEADER_KEY_BYTES..).unwrap_or_default()
+    }
+}
+
 /// A keyspace in one instant.
 pub(crate) struct View<'a> {
     store: &'a dyn Store,
@@ -31,9 +43,9 @@ pub(crate) struct View<'a> {
     chance: Rng,
     /// The newest version before the command that runs: keys above it have been given a new one.
     version_before: u64,
-    /// What was read last: the key, and its value if there is one.
-    cached: Option<Option<(Header, Bytes)>>,
-    cached_key: Vec<u8>,
+    last: Option<Last>,
+    /// Where row keys are cut from: thus many share one allocation, and another owner of one costs none.
+    row_keys: BytesMut,
     /// A key was met that the asked-for time would have expired and logged time has not: the earliest such time.
     pub(crate) expiry_pending: Option<u64>,
 }
@@ -50,8 +62,8 @@ impl<'a> View<'a> {
             state,
             overlay: Overlay::default(),
             chance: Rng::new(0),
-            cached: None,
-            cached_key: Vec::new(),
+            last: None,
+            row_keys: BytesMut::new(),
             expiry_pending: None,
         }
     }
@@ -76,7 +88,7 @@ impl<'a> View<'a> {
         self.state.now_ms = self.state.now_ms.max(now_ms);
         self.now_ms = self.state.now_ms;
         self.chance = Rng::new(seed);
-        self.cached = None;
+        self.last = None;
     }
 
     /// The next request begins; [`View::take_back`] returns to here.
@@ -89,7 +101,7 @@ impl<'a> View<'a> {
     pub(crate) fn take_back(&mut self, state: State) {
         self.overlay.take_back();
         self.state = state;
-        self.cached = None;
+        self.last = None;
     }
 
     /// The next command begins.
@@ -109,31 +121,50 @@ impl<'a> View<'a> {
     }
 
     /// The key's header and body, expired or not.
-    fn raw(&mut self, key: &[u8]) -> Option<&(Header, Bytes)> {
-        if self.cached.is_none() || self.cached_key != key {
-            let row_key = self.keys_of().header(position_of(key), key);
-            let value = self.row_at(&row_key).map(decode_value);
-            self.cache(key, value);
-        }
-        self.cached.as_ref()?.as_ref()
+    fn raw(&mut self, key: &[u8]) -> Option<(Header, Bytes)> {
+        let row_key = match &self.last {
+            Some(last) if last.key() == key => last.row_key.clone(),
+            _ => {
+                const ROW_KEYS_BYTES: usize = 4 << 10;
+                if self.row_keys.capacity() < HEADER_KEY_BYTES + key.len() {
+                    self.row_keys.reserve(ROW_KEYS_BYTES.max(HEADER_KEY_BYTES + key.len()));
+                }
+                self.keys_of().write_header(position_of(key), key, &mut self.row_keys);
+                self.row_keys.split().freeze()
+            }
+        };
+        let value = self.row_at(&row_key).map(decode_value);
+        self.last = Some(Last { row_key, header: value.as_ref().map(|(header, _)| *header) });
+        value
     }
 
+    /// The key's header, expired or not.
     fn header(&mut self, key: &[u8]) -> Option<Header> {
-        self.raw(key).map(|(header, _)| *header)
+        match &self.last {
+            Some(last) if last.key() == key => last.header,
+            _ => self.raw(key).map(|(header, _)| header),
+        }
     }
 
-    fn cache(&mut self, key: &[u8], value: Option<(Header, Bytes)>) {
-        self.cached_key.clear();
-        self.cached_key.extend_from_slice(key);
-        self.cached = Some(value);
+    /// Writes the key's row, or deletes it.
+    fn put_row(&mut self, key: &[u8], row: Option<(Header, &[u8])>) {
+        if self.last.as_ref().is_none_or(|last| last.key() != key) {
+            self.raw(key);
+        }
+        let Some(last) = &mut self.last else { panic!("what was just read is known") };
+        last.header = row.map(|(header, _)| header);
+        match row {
+            Some((header, body)) => self.overlay.put(last.row_key.clone(), encode_value(&header, body)),
+            None => self.overlay.delete(last.row_key.clone()),
+        }
     }
 
     fn live(&mut self, key: &[u8]) -> Option<(Header, Bytes)> {
-        let header = self.header(key)?;
+        let (header, body) = self.raw(key)?;
         if !self.is_live(&header) {
             return None;
         }
-        self.raw(key).cloned()
+        Some((header, body))
     }
 
     fn is_live(&mut self, header: &Header) -> bool {
@@ -147,17 +178,6 @@ impl<'a> View<'a> {
         false
     }
 
-    fn write_header(&mut self, key: &[u8], header: Header, body: &[u8]) {
-        let row_key = self.keys_of().header(position_of(key), key);
-        self.overlay.put(Bytes::from(row_key), encode_value(&header, body));
-        if body.is_empty() {
-            // A collection: its rows ask for the header again and again.
-            self.cache(key, Some((header, Bytes::new())));
-        } else {
-            self.cached = None;
-        }
-    }
-
     fn next_version(&mut self) -> u64 {
         self.state.versions += 1;
         self.state.versions
@@ -165,12 +185,14 @@ impl<'a> View<'a> {
 
     /// Gives a key whose elements change its new version, once a command.
     fn touch(&mut self, key: &[u8]) -> Header {
-        let Some((header, body)) = self.raw(key).cloned() else { panic!("rows of a key that does not exist") };
+        let missing = "rows of a key that does not exist";
+        let Some(header) = self.header(key) else { panic!("{missing}") };
         if header.version > self.version_before {
             return header;
         }
+        let Some((header, body)) = self.raw(key) else { panic!("{missing}") };
         let header = Header { version: self.next_version(), ..header };
-        self.write_header(key, header, &body);
+        self.put_row(key, Some((header, &body)));
         header
     }
 
@@ -231,7 +253,7 @@ impl<'a> View<'a> {
     fn remove_raw(&mut self, key: &[u8]) -> Option<Header> {
         let header = self.header(key)?;
         let keys = self.keys_of();
-        self.overlay.delete(Bytes::from(keys.header(position_of(key), key)));
+        self.put_row(key, None);
         if let Some(expire_ms) = header.expire_ms {
             if !self.limits.breaks(Mutant::ExpiryRowLeft) {
                 self.overlay.delete(Bytes::from(keys.expiry(expire_ms, key)));
@@ -246,7 +268,6 @@ impl<'a> View<'a> {
         let removal_key = removal_key(self.area, position_of(key));
         self.overlay.put(removal_key, Bytes::copy_from_slice(&removal));
         self.state.keys -= 1;
-        self.cache(key, None);
         Some(header)
     }
 
@@ -343,7 +364,7 @@ impl Space for View<'_> {
             version = 1;
         }
         let header = Header { version, kind: meta.kind, expire_ms: meta.expire_ms, collection };
-        self.write_header(key, header, &meta.body);
+        self.put_row(key, Some((header, &meta.body)));
     }
 
     fn remove(&mut self, key: &[u8]) -> bool {
@@ -422,6 +443,6 @@ impl Space for View<'_> {
         self.state.expiring = 0;
         self.state.dead_collections = 0;
         self.state.next_expiry_ms = None;
-        self.cached = None;
+        self.last = None;
     }
 }

@@ -42,18 +42,20 @@ impl Front {
     }
 
     pub(super) fn put(&mut self, key: Bytes, value: Option<Bytes>) {
-        let (key, value) = (detached(key), value.map(detached));
+        let value = value.map(detached);
         let added = value.as_ref().map_or(0, |value| value.len() as u64);
-        match self.rows.entry(key) {
-            std::collections::hash_map::Entry::Occupied(mut row) => {
-                let removed = row.get().as_ref().map_or(0, |value| value.len() as u64);
+        match self.rows.get_mut(&key) {
+            Some(row) => {
+                let removed = row.as_ref().map_or(0, |value| value.len() as u64);
                 self.bytes = self.bytes + added - removed;
-                row.insert(value);
+                *row = value;
             }
-            std::collections::hash_map::Entry::Vacant(place) => {
-                self.bytes += place.key().len() as u64 + added + ROW_BYTES;
-                self.order.get_mut().new.push(place.key().clone());
-                place.insert(value);
+            None => {
+                // One of its own, however long the others are that it may share its memory with.
+                let key = Bytes::copy_from_slice(&key);
+                self.bytes += key.len() as u64 + added + ROW_BYTES;
+                self.order.get_mut().new.push(key.clone());
+                self.rows.insert(key, value);
             }
         }
     }
