@@ -165,7 +165,8 @@ section! {
         connections_max: usize = 10_000,
         /// Milliseconds after which a silent connection is closed; 0: never. Small: pools of clients reconnect often.
         idle_ms: u64 = 0,
-        /// Longest value in bytes. Large values hold up others and are copied to every node.
+        /// Longest value in bytes that one command may bring, at most 32 MiB, which is also what strings may grow to.
+        /// Large values hold up others and are copied to every node.
         value_bytes_max: ByteCount = ByteCount::mib(16),
         /// Longest key in bytes, at most 63 KiB: the store takes 64 KiB with what it puts before a key.
         key_bytes_max: ByteCount = ByteCount::kib(63),
@@ -175,8 +176,8 @@ section! {
         request_words_max: usize = 1_048_576,
         /// Keys in one transaction.
         transaction_keys_max: usize = 1_024,
-        /// Requests of one connection under way; beyond, reading from it pauses. 1: no pipelining; large: a client that asks
-        /// for many long values and reads none of them can make the node hold that many answers.
+        /// Requests of one connection under way; beyond, reading from it pauses. It also pauses where the answers to those
+        /// under way, guessed from the latest ones, would exceed output_soft_bytes. 1: no pipelining.
         pipeline_max: usize = 128,
         /// Requests of all connections under way; beyond, BUSY. Too small: BUSY under harmless load; too large: long queues
         /// and late answers under overload.
@@ -199,7 +200,8 @@ section! {
         /// Bytes that may wait for one peer; beyond, the newest messages are dropped and counted, and the protocols send
         /// again. Small: drops under bursts; large: memory for a peer that does not read.
         queue_bytes_max: ByteCount = ByteCount::mib(64),
-        /// Longest message. Must exceed limits.request_bytes_max by 1 MiB or a large request can never be copied.
+        /// Longest message. Must exceed limits.request_bytes_max by 1 MiB or a large request can never be copied, and
+        /// 33 MiB or the longest string cannot.
         frame_bytes_max: ByteCount = ByteCount::mib(48),
         /// Milliseconds before the first attempt to reconnect; doubles up to reconnect_ms_max.
         reconnect_ms_min: u64 = 10,

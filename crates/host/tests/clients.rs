@@ -140,11 +140,33 @@ fn a_client_that_does_not_read_is_held_back_then_gets_everything() {
 }
 
 #[test]
+fn long_answers_are_not_made_before_there_is_room_for_them() {
+    let mut wish = wish();
+    wish.config.limits.output_soft_bytes = ByteCount::mib(1);
+    wish.config.limits.pipeline_max = 100_000;
+    let node = start(wish).expect("started");
+    let mut slow = node.client();
+    let commands: Vec<u8> = (0..2_000).flat_map(|_| command(&["GET", "big"])).collect();
+    slow.send(&commands);
+    // 200 MB of answers: some are in the sockets, about the soft limit waits, the rest has not been asked for.
+    let mut before = 0;
+    until("the node holds back", || {
+        let stats = node.stats().clients;
+        let still = stats.bytes_out > 0 && stats.bytes_out == before;
+        before = stats.bytes_out;
+        still
+    });
+    let stats = node.stats().clients;
+    let made = stats.commands * 100_000;
+    assert!(made - stats.bytes_out < 2 << 20, "{stats:?}");
+}
+
+#[test]
 fn a_client_with_too_much_unread_is_disconnected() {
     let mut wish = wish();
-    wish.config.limits.output_soft_bytes = ByteCount::mib(8);
-    wish.config.limits.output_hard_bytes = ByteCount::mib(9);
-    wish.config.limits.pipeline_max = 100_000;
+    // Less than one answer: such a limit is passed as soon as the sockets are full.
+    wish.config.limits.output_soft_bytes = ByteCount::kib(1);
+    wish.config.limits.output_hard_bytes = ByteCount::kib(50);
     let node = start(wish).expect("started");
     let mut slow = node.client();
     let commands: Vec<u8> = (0..2_000).flat_map(|_| command(&["GET", "big"])).collect();

@@ -151,19 +151,13 @@ fn a_join_address_may_be_answered_by_another_node_than_before() {
 #[test]
 fn a_message_above_the_limit_is_dropped_and_the_connection_stays() {
     let (mut one, two) = pair();
-    for (field, kib) in
-        [(&mut one.config.limits.value_bytes_max, 100), (&mut one.config.limits.key_bytes_max, 1)]
-    {
-        *field = quorate_host::config::ByteCount::kib(kib);
-    }
-    one.config.limits.request_bytes_max = quorate_host::config::ByteCount::kib(200);
-    one.config.peers.frame_bytes_max = quorate_host::config::ByteCount::kib(1_300);
+    one.config.peers.frame_bytes_max = quorate_host::config::ByteCount::mib(34);
     let one = start(one).expect("started");
     let two = start(two).expect("started");
     until("both are connected", || connected(&one, 2) && connected(&two, 1));
     // The toy sends "huge" as twenty times its value.
     let mut client = one.client();
-    client.send(common::command(&["SET", "huge", &"x".repeat(100_000)]));
+    client.send(common::command(&["SET", "huge", &"x".repeat(2_000_000)]));
     client.expect("+OK\r\n");
     until("it was dropped", || one.stats().peers.dropped == 1);
     set_and_see(&one, &two, "small");

@@ -10,8 +10,10 @@
 extern crate alloc;
 
 mod admin;
+mod answers;
 mod config;
 mod connections;
+mod dispatch;
 mod interface;
 mod machine;
 mod message;

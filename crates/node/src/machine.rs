@@ -2,9 +2,8 @@
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
-use bytes::Bytes;
 use core::time::Duration;
-use quorate_api::{Consistency, Outcome, Refusal, Request, SessionId};
+use quorate_api::{Consistency, Outcome, Refusal, Request};
 use quorate_kernel::{Cx, Event, Machine, NodeId, Position, Time, Told};
 use quorate_replog::{self as replog, Record, Replog};
 use quorate_shard::{self as shard, Mutant, Shard, is_read};
@@ -17,7 +16,7 @@ use crate::origin::{Address, Origin, size_of_request};
 use crate::reads::Reads;
 
 /// How often the node looks after requests that wait.
-const TICK: Duration = Duration::from_millis(25);
+pub(crate) const TICK: Duration = Duration::from_millis(25);
 
 /// The timers of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -38,23 +37,23 @@ pub struct Node {
     pub(crate) shard: Shard,
     pub(crate) origin: Origin,
     pub(crate) reads: Reads,
-    connections: Connections,
+    pub(crate) connections: Connections,
     /// Reads that this node, leading, answers: by the shard's ticket, who asked and under which name.
-    asked_by: BTreeMap<u64, (NodeId, u64)>,
-    tickets: u64,
+    pub(crate) asked_by: BTreeMap<u64, (NodeId, u64)>,
+    pub(crate) tickets: u64,
     /// Nodes whose batches this one did not take. They are told when it does.
-    turned_away: BTreeSet<NodeId>,
+    pub(crate) turned_away: BTreeSet<NodeId>,
     /// No sooner is the log's end asked for again.
-    begin_again_at: Time,
+    pub(crate) begin_again_at: Time,
     /// Whether [`Node::dispatch`] is at work.
-    dispatching: bool,
+    pub(crate) dispatching: bool,
     /// Whether it took batches after the last step.
-    took: bool,
+    pub(crate) took: bool,
     pub(crate) disk_full: bool,
     /// The leader said that its disk is full; until then it is believed.
     pub(crate) leader_full_until: Time,
     pub(crate) stopping: bool,
-    stopped: bool,
+    pub(crate) stopped: bool,
     /// Nodes that introduced themselves; they are kept connected while no member list says whom to connect to.
     pub(crate) contacts: BTreeMap<NodeId, Member>,
     pub(crate) connected: BTreeSet<NodeId>,
@@ -208,88 +207,6 @@ impl Node {
         }
     }
 
-    /// Sends on what can be sent on. What that brings about at once may ask for more to be sent: then it goes on here,
-    /// not deeper.
-    pub(crate) fn dispatch(&mut self, cx: &mut Cx<'_>, out: &mut Out) {
-        if core::mem::replace(&mut self.dispatching, true) {
-            return;
-        }
-        while self.dispatch_some(cx, out) {}
-        self.dispatching = false;
-    }
-
-    /// Sends one batch and some reads. Returns whether there may be more.
-    fn dispatch_some(&mut self, cx: &mut Cx<'_>, out: &mut Out) -> bool {
-        let Some(leader) = self.log().believed_leader() else { return false };
-        let here = leader == self.config.me.id;
-        if here && !self.shard.takes_batches() {
-            return false;
-        }
-        self.origin.turn_to(leader);
-        if self.origin.needs_beginning() {
-            self.begin_session_at(cx, leader, out);
-        }
-        let batch = self.origin.next_batch(&self.config.limits, cx.now);
-        let reads = self.reads.next(cx.now);
-        let more = batch.is_some() || reads.is_some();
-        if let Some(batch) = batch {
-            self.submit(cx, leader, batch, out);
-        }
-        match reads {
-            Some((id, requests)) if here => self.read_here(cx, leader, id, requests, out),
-            // A question; nothing about this node's disk is told.
-            Some((id, requests)) => out.send_early(leader, Message::Read { id, requests }),
-            None => {}
-        }
-        more
-    }
-
-    fn submit(&mut self, cx: &mut Cx<'_>, leader: NodeId, batch: Bytes, out: &mut Out) {
-        if leader == self.config.me.id {
-            self.step_shard(cx, Event::Input(shard::Input::Submit(batch)), out);
-        } else {
-            // The batch counts when the log has it; this node keeps nothing of it on disk.
-            out.send_early(leader, Message::Submit(batch));
-        }
-    }
-
-    /// Asks how far the log is: a session must not be taken for an older one, nor an older one for it.
-    fn begin_session_at(&mut self, cx: &mut Cx<'_>, leader: NodeId, out: &mut Out) {
-        let session = self.origin.session();
-        if leader == self.config.me.id {
-            self.origin.begun(self.log().chosen());
-        } else if cx.now >= self.begin_again_at {
-            self.begin_again_at = cx.now + self.config.limits.retry;
-            // A question; nothing about this node's disk is told.
-            out.send_early(leader, Message::Begin { session });
-        }
-    }
-
-    fn on_begin(&mut self, from: NodeId, session: SessionId, out: &mut Out) {
-        if self.shard.takes_batches() {
-            // What is chosen is on a quorum's disks.
-            out.send_early(from, Message::Begun { session, since: self.log().chosen() });
-        } else {
-            self.turn_away(from, out);
-        }
-    }
-
-    /// Says that nothing was done, and remembers to say when it would be.
-    fn turn_away(&mut self, origin: NodeId, out: &mut Out) {
-        const TURNED_AWAY_MAX: usize = 256;
-        if self.turned_away.len() < TURNED_AWAY_MAX {
-            self.turned_away.insert(origin);
-        }
-        // Nothing was done.
-        out.send_early(origin, Message::NotTaken);
-    }
-
-    fn read_here(&mut self, cx: &mut Cx<'_>, from: NodeId, id: u64, requests: Vec<Request>, out: &mut Out) {
-        let ticket = self.next_ticket();
-        self.asked_by.insert(ticket, (from, id));
-        self.step_shard(cx, Event::Input(shard::Input::Read { ticket, requests }), out);
-    }
-
     /// Gives ends to clients, and lets what waited for them begin.
     pub(crate) fn reply(&mut self, cx: &mut Cx<'_>, ends: Vec<(Address, Outcome)>, out: &mut Out) {
         if ends.is_empty() {
@@ -366,67 +283,6 @@ impl Node {
         self.step_shard(cx, Event::Message { from, msg }, out);
     }
 
-    fn on_answers(
-        &mut self,
-        cx: &mut Cx<'_>,
-        session: u64,
-        first_seq: u64,
-        replies: &[Bytes],
-        out: &mut Out,
-    ) {
-        if session == self.origin.session().0 {
-            let ends = self.origin.answered(first_seq, replies, cx.now);
-            self.reply(cx, ends, out);
-            self.dispatch(cx, out);
-        }
-    }
-
-    fn on_gap(&mut self, cx: &mut Cx<'_>, session: u64, expected: u64, out: &mut Out) {
-        if session != self.origin.session().0 {
-            return;
-        }
-        if self.origin.gap(expected, self.config.limits.retry, cx.now) {
-            cx.marks.hit("node.batch.gap");
-            self.dispatch(cx, out);
-        }
-    }
-
-    fn on_not_taken(&mut self, cx: &mut Cx<'_>, from: NodeId) {
-        cx.marks.hit("node.batch.not_taken");
-        if self.origin.target == Some(from) {
-            self.origin.pause(cx.now + TICK);
-        }
-    }
-
-    fn on_takes_batches(&mut self, cx: &mut Cx<'_>, from: NodeId, out: &mut Out) {
-        if self.log().believed_leader() == Some(from) {
-            cx.marks.hit("node.batch.takes");
-            self.origin.resume();
-            self.begin_again_at = cx.now;
-            self.dispatch(cx, out);
-        }
-    }
-
-    fn on_read_answers(&mut self, cx: &mut Cx<'_>, id: u64, replies: Vec<quorate_api::Reply>, out: &mut Out) {
-        let overtake = self.config.limits.breaks(Mutant::ReadsOvertake);
-        let ends = self.reads.answered(id, replies, overtake);
-        self.reply(cx, ends, out);
-        self.dispatch(cx, out);
-    }
-
-    fn on_session_lost(&mut self, cx: &mut Cx<'_>, session: u64, out: &mut Out) {
-        if session != self.origin.session().0 {
-            return;
-        }
-        cx.marks.hit("node.session.lost");
-        let ends = self.origin.session_lost();
-        self.origin.begin_session(cx.rng.next_u64());
-        // Not at once: a leader with a long backlog may not take the new session either.
-        self.origin.pause(cx.now + TICK);
-        self.reply(cx, ends, out);
-        self.dispatch(cx, out);
-    }
-
     /// Steps the shard and takes up what it says.
     pub(crate) fn step_shard(
         &mut self,
@@ -462,14 +318,8 @@ impl Node {
             shard::Output::Answers { origin, session, first_seq, replies } if origin == me => {
                 self.on_answers(cx, session.0, first_seq, &replies, out);
             }
-            shard::Output::Answers { origin, session, mut first_seq, mut replies } => {
-                while !replies.is_empty() {
-                    let behind = replies.split_off(fitting(&replies, self.config.limits.batch_bytes_max));
-                    let count = replies.len() as u64;
-                    // The entries are chosen: a quorum's disks have them.
-                    out.send_early(origin, Message::Answers { session, first_seq, replies });
-                    (first_seq, replies) = (first_seq + count, behind);
-                }
+            shard::Output::Answers { origin, session, first_seq, replies } => {
+                self.send_answers(origin, session, first_seq, replies, out);
             }
             shard::Output::Gap { origin, session, expected } if origin == me => {
                 self.on_gap(cx, session.0, expected, out);
@@ -501,35 +351,11 @@ impl Node {
         }
     }
 
-    fn read_done(&mut self, cx: &mut Cx<'_>, ticket: u64, replies: Vec<quorate_api::Reply>, out: &mut Out) {
-        let Some((from, id)) = self.asked_by.remove(&ticket) else { return };
-        if from == self.config.me.id {
-            self.on_read_answers(cx, id, replies, out);
-        } else {
-            // What was read is chosen: a quorum's disks have it.
-            out.send_early(from, Message::ReadAnswers { id, replies });
-        }
-    }
-
     fn on_role(&mut self, cx: &mut Cx<'_>, out: &mut Out) {
         if self.log().believed_leader().is_some() {
             self.reads.ask_again(Duration::ZERO, cx.now);
             self.dispatch(cx, out);
         }
-    }
-
-    /// After each step: who was turned away is told as soon as there is reason to come again.
-    fn look_after_batches(&mut self, cx: &mut Cx<'_>, out: &mut Out) {
-        let takes = self.shard.takes_batches();
-        if takes && !self.took {
-            for origin in core::mem::take(&mut self.turned_away) {
-                // A hint; harmless if forgotten.
-                out.send_early(origin, Message::TakesBatches);
-            }
-            self.origin.resume();
-            self.dispatch(cx, out);
-        }
-        self.took = takes;
     }
 
     /// Looks after what waits.
@@ -625,14 +451,4 @@ impl Machine for Node {
         self.origin.check();
         self.reads.check();
     }
-}
-
-/// How many of these replies, at least one, travel together.
-fn fitting(replies: &[Bytes], bytes_max: usize) -> usize {
-    let mut bytes = 0;
-    let fit = |reply: &&Bytes| {
-        bytes += reply.len();
-        bytes <= bytes_max
-    };
-    replies.iter().take_while(fit).count().max(1)
 }

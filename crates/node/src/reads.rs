@@ -55,6 +55,11 @@ impl Reads {
         self.open.len()
     }
 
+    /// Whether some wait to be asked.
+    pub(crate) fn has_unasked(&self) -> bool {
+        !self.unasked.is_empty()
+    }
+
     pub(crate) fn take(&mut self, request: ClientRequest, taken_at: Time) {
         self.numbers += 1;
         self.open.insert((request.connection, self.numbers));

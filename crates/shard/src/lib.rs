@@ -20,6 +20,7 @@ mod mutant;
 mod overlay;
 mod run;
 mod sessions;
+mod submit;
 #[cfg(test)]
 mod tests;
 mod view;

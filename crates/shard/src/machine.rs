@@ -9,7 +9,7 @@ use quorate_kernel::{Cx, Event, Machine, NodeId, Position, Told, wire};
 use quorate_replog::{self as replog, ChangeEnd, Index, Member, Message, Record, Replog};
 
 use crate::Mutant;
-use crate::batch::{BatchHeader, Payload, batch_header};
+use crate::batch::Payload;
 use crate::layout::{State, counters_key};
 use crate::sessions::{Limits, Sessions};
 use crate::view::View;
@@ -138,13 +138,13 @@ pub struct Shard {
     pub(crate) state: State,
     pub(crate) sessions: Sessions,
     /// For a leader: the next request number of each session that is neither in the log nor gathered for it.
-    appended: BTreeMap<u64, u64>,
+    pub(crate) appended: BTreeMap<u64, u64>,
     /// Batches that arrived together and go into the log as one entry.
-    gathered: Vec<Bytes>,
-    gathered_bytes: usize,
+    pub(crate) gathered: Vec<Bytes>,
+    pub(crate) gathered_bytes: usize,
     /// Reads that the log has not allowed yet, by the log's ticket.
     asked: BTreeMap<u64, Reading>,
-    tickets: u64,
+    pub(crate) tickets: u64,
     /// Allowed reads that wait for an entry to be applied.
     allowed: VecDeque<(Index, Reading)>,
     /// Allowed reads that wait for logged time to pass a key's expiry.
@@ -152,7 +152,7 @@ pub struct Shard {
     /// Whether `state` and `sessions` are those of the store.
     pub(crate) loaded: bool,
     /// The newest time that was proposed without a batch.
-    ticked_ms: u64,
+    pub(crate) ticked_ms: u64,
 }
 
 impl Shard {
@@ -220,103 +220,6 @@ impl Shard {
             }
             Input::PeerLost(peer) => self.step_log(cx, Event::Input(replog::Input::PeerLost(peer)), out),
         }
-    }
-
-    /// Takes a batch into the log, if its requests follow those that are there.
-    fn submit(&mut self, cx: &mut Cx<'_>, batch: Bytes, out: &mut Out) {
-        let Ok(header) = batch_header(&batch) else { return cx.marks.hit("shard.batch.malformed") };
-        let session = header.session.0;
-        if !self.takes_batches() {
-            return out.output(Output::NotTaken { origin: header.origin });
-        }
-        let known = self.sessions.get(session);
-        let next = self.appended.get(&session).copied().or_else(|| known.map(|known| known.last() + 1));
-        let origin = header.origin;
-        match next {
-            None if !self.limits.is_new(header.since, self.log.last() + 1) => {
-                cx.marks.hit("shard.session.lost");
-                return out.output(Output::SessionLost { origin, session: header.session });
-            }
-            None if header.first_seq > 1 => {
-                cx.marks.hit("shard.batch.gap");
-                return out.output(Output::Gap { origin, session: header.session, expected: 1 });
-            }
-            Some(expected) if header.first_seq > expected => {
-                cx.marks.hit("shard.batch.gap");
-                return out.output(Output::Gap { origin, session: header.session, expected });
-            }
-            Some(expected) if header.end_seq() <= expected => {
-                // All of it is in the log. What is applied is answered again; the rest is answered when it is.
-                cx.marks.hit("shard.batch.repeated");
-                if self.answer_again(&header, out) {
-                    cx.marks.hit("shard.session.replayed");
-                }
-                return;
-            }
-            Some(_) | None => {}
-        }
-        self.appended.insert(session, header.end_seq());
-        if self.gathered_bytes + batch.len() > self.limits.entry_bytes_max {
-            self.propose_gathered(cx, out);
-        }
-        if self.gathered.is_empty() {
-            // Whatever has arrived by now is stepped before this fires.
-            out.arm(Timer::Propose, Duration::ZERO);
-        }
-        self.gathered_bytes += batch.len();
-        self.gathered.push(batch);
-    }
-
-    /// Puts what was gathered into the log.
-    fn propose_gathered(&mut self, cx: &mut Cx<'_>, out: &mut Out) {
-        let batches = core::mem::take(&mut self.gathered);
-        self.gathered_bytes = 0;
-        if batches.is_empty() {
-            return;
-        }
-        if !self.takes_batches() {
-            cx.marks.hit("shard.gathered.not_taken");
-            return self.turn_away(&batches, out);
-        }
-        let payload = Payload { now_ms: cx.wall.unix_ms, seed: cx.rng.next_u64(), batches };
-        self.propose(cx, &payload, out);
-    }
-
-    /// Gathered batches do not get into the log: their origins must send them again.
-    fn turn_away(&mut self, batches: &[Bytes], out: &mut Out) {
-        // What else was appended is in the log, where numbers that come twice are applied once.
-        self.appended.clear();
-        for origin in batches.iter().filter_map(|batch| batch_header(batch).ok()).map(|header| header.origin) {
-            out.output(Output::NotTaken { origin });
-        }
-    }
-
-    fn propose(&mut self, cx: &mut Cx<'_>, payload: &Payload, out: &mut Out) {
-        let command = Bytes::from(wire::encode(payload));
-        self.step_log(cx, Event::Input(replog::Input::Propose(command)), out);
-    }
-
-    /// Answers what a batch that came again asks for, as far as it is applied. Returns whether anything is.
-    fn answer_again(&self, header: &BatchHeader, out: &mut Out) -> bool {
-        use replog::session::Admission;
-        let BatchHeader { origin, session, .. } = *header;
-        let Some(known) = self.sessions.get(session.0) else { return false };
-        let mut replies = Vec::new();
-        let mut first = None;
-        for seq in header.first_seq..header.end_seq() {
-            match known.admit(seq) {
-                Admission::Replay(reply) => {
-                    first.get_or_insert(seq);
-                    replies.push(reply);
-                }
-                Admission::Settled => {}
-                Admission::Apply | Admission::Gap(_) => break,
-            }
-        }
-        if let Some(first_seq) = first {
-            out.output(Output::Answers { origin, session, first_seq, replies });
-        }
-        first.is_some()
     }
 
     /// Steps the log and takes up what it says.

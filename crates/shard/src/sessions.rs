@@ -42,7 +42,8 @@ impl Limits {
             unused_entries_min: 100_000,
             apply_entries_max: 64,
             entry_bytes_max: 1 << 20,
-            reply_bytes_max: 32 << 20,
+            // The longest string there can be, and a little for what is around it.
+            reply_bytes_max: (32 << 20) + (64 << 10),
             replies_bytes_max: 4 << 20,
             #[cfg(feature = "mutants")]
             mutant: None,

@@ -6,7 +6,7 @@ use bytes::Bytes;
 use quorate_api::ErrorReply;
 
 /// Largest string a command may make by growing one (`proto-max-bulk-len`).
-pub(crate) const STRING_BYTES_MAX: i64 = 512 * 1024 * 1024;
+pub(crate) const STRING_BYTES_MAX: i64 = 32 * 1024 * 1024;
 
 /// An error in these words.
 pub(crate) fn error(text: impl Into<String>) -> ErrorReply {

@@ -1,26 +1,29 @@
 //! `sim`: whole clusters in one thread, under faults drawn from seeds.
 
 use std::ops::Range;
+use std::path::PathBuf;
 use std::process::ExitCode;
 use std::sync::atomic::{AtomicUsize, Ordering};
 
 use anyhow::Result;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
+use quorate_bench::ProcessStat;
 use quorate_sim::{
-    Batch, Failure, Harness, Overrides, Plan, Profile, Report, Shrunk, Summary, TraceLevel, node, replog,
-    run_many, run_twice, shrink,
+    Batch, Coverage, Failure, Harness, Overrides, Plan, Profile, Report, Shrunk, Summary, TraceLevel, node,
+    replog, run_many, run_twice, shrink,
 };
 use serde_json::{Value, json};
 
+use crate::command::bench::append_line;
 use crate::exit::{self, failure};
 use crate::output::{Format, is_watched, print, print_json};
 
 /// Run the simulator.
 ///
 /// Every run follows from its seed to the letter: a failure is repeated by the line it prints. A run has a phase
-/// under faults, judged for safety, and one after healing, judged for progress. Exit codes: 10 a panic (134 in
-/// builds whose panics abort), 11 safety, 12 liveness, 13 determinism, 14 coverage.
+/// under faults, judged for safety, and one after healing, judged for progress. Many free runs must also reach what
+/// the profile asks for. Exit codes: 10 a panic, 11 safety, 12 liveness, 13 determinism, 14 coverage.
 #[derive(Debug, Args)]
 pub(crate) struct Sim {
     /// What is simulated; `list` names all profiles.
@@ -43,6 +46,9 @@ pub(crate) struct Sim {
     /// Stop after so many failures.
     #[arg(long, default_value_t = 1)]
     pub(crate) failures_max: usize,
+    /// Append the result of many seeds to this file, as one line of JSON.
+    #[arg(long, value_name = "FILE", conflicts_with = "seed")]
+    pub(crate) results: Option<PathBuf>,
     /// Look for a smaller case of the first failure.
     #[arg(long)]
     pub(crate) shrink: bool,
@@ -198,6 +204,7 @@ fn many(sim: &Sim, runner: &dyn Runner, overrides: Overrides, format: Format) ->
         failures_max: sim.failures_max,
         ..Batch::of(sim.seeds.clone())
     };
+    let before = processor_seconds();
     let bar = progress(sim.seeds.end - sim.seeds.start);
     let failures = AtomicUsize::new(0);
     let summary = runner.many(&batch, &|report| {
@@ -210,13 +217,12 @@ fn many(sim: &Sim, runner: &dyn Runner, overrides: Overrides, format: Format) ->
     bar.finish_and_clear();
     let first = summary.failed.first();
     let failed = first.and_then(|report| report.failure.as_ref()).or(summary.coverage_failure.as_ref());
+    let result = describe_all(sim, &summary, processor_seconds() - before);
+    if let Some(path) = &sim.results {
+        append_line(path, &result.to_string())?;
+    }
     match format {
-        Format::Json => {
-            let failures: Vec<Value> = summary.failed.iter().map(describe).collect();
-            let coverage = summary.coverage.to_string();
-            let lacking = summary.coverage_failure.as_ref().map(Failure::to_string);
-            print_json(&json!({ "failures": failures, "coverage_failure": lacking, "coverage": coverage }))?;
-        }
+        Format::Json => print_json(&result)?,
         Format::Text => {
             print(&format!("{}\n", summary.coverage))?;
             for report in &summary.failed {
@@ -254,6 +260,32 @@ fn describe(report: &Report) -> Value {
         "trace_hash": format!("{:016x}", report.trace_hash),
         "world_ms": report.world_time.as_millis() as u64,
     })
+}
+
+fn describe_all(sim: &Sim, summary: &Summary, processor_seconds: f64) -> Value {
+    let Coverage { runs, marks, counts } = &summary.coverage;
+    let failures: Vec<Value> = summary.failed.iter().map(describe).collect();
+    let marks: serde_json::Map<String, Value> =
+        marks.iter().map(|(name, count)| (name.to_owned(), count.into())).collect();
+    json!({
+        "what": format!("sim {}", sim.profile),
+        "commit": env!("QUORATE_COMMIT"),
+        "seeds": [sim.seeds.start, sim.seeds.end],
+        "twice": sim.twice,
+        "runs": runs,
+        "failures": failures,
+        "coverage_failure": summary.coverage_failure.as_ref().map(Failure::to_string),
+        "processor_seconds": processor_seconds,
+        "events": counts.events,
+        "steps": counts.steps,
+        "messages": counts.messages_sent,
+        "marks": marks,
+    })
+}
+
+/// Processor time of this process so far.
+fn processor_seconds() -> f64 {
+    ProcessStat::of(std::process::id()).map_or(f64::NAN, |stat| stat.cpu.as_secs_f64())
 }
 
 /// A bar on a terminal, nothing elsewhere.

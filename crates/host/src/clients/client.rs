@@ -48,6 +48,9 @@ pub(super) enum Progress {
     Closed,
 }
 
+/// As long as nothing is known of a client's answers, few of its requests are under way.
+const ANSWER_BYTES_FIRST: usize = 128 << 10;
+
 /// One connection.
 #[derive(Debug)]
 pub(super) struct Client {
@@ -63,6 +66,8 @@ pub(super) struct Client {
     pub(super) input: BytesMut,
     pub(super) output: OutBuffer,
     slots: VecDeque<Slot>,
+    /// What to expect of the next answer: as many bytes as the longest of late had.
+    answer_bytes: usize,
     /// Requests the node has.
     pub(super) waiting: usize,
     /// Their bytes.
@@ -104,6 +109,7 @@ impl Client {
             input: BytesMut::new(),
             output: OutBuffer::default(),
             slots: VecDeque::new(),
+            answer_bytes: ANSWER_BYTES_FIRST,
             waiting: 0,
             waiting_bytes: 0,
             paused: 0,
@@ -119,10 +125,12 @@ impl Client {
 
     /// Whether the next command may be taken: not too much is under way or waits to be sent.
     pub(super) fn may_take(&self, pipeline_max: usize, output_soft: usize) -> bool {
+        let expected =
+            self.output.waiting().saturating_add(self.slots.len().saturating_mul(self.answer_bytes));
         !self.closing
             && self.session.may_continue()
             && self.slots.len() < pipeline_max
-            && self.output.waiting() < output_soft
+            && (expected < output_soft || (self.slots.is_empty() && self.output.waiting() < output_soft))
     }
 
     /// Reads at most about `bytes_max` bytes.
@@ -217,7 +225,11 @@ impl Client {
                 return;
             };
             if let Some(reply) = reply {
-                render(&reply, protocol, self.output.tail());
+                let tail = self.output.tail();
+                let before = tail.len();
+                render(&reply, protocol, tail);
+                let bytes = tail.len() - before;
+                self.answer_bytes = bytes.max(self.answer_bytes - self.answer_bytes / 8);
             }
         }
         if self.slots.is_empty() && self.slots.capacity() > 64 {

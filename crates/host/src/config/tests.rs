@@ -5,7 +5,7 @@ fn the_rendered_default_is_the_default() {
     let text = Config::default().render();
     assert_eq!(Config::load(&text, []), Ok(Config::default()));
     assert!(text.contains("value_bytes_max = \"16 MiB\""), "{text}");
-    assert!(text.contains("# Longest value in bytes."), "{text}");
+    assert!(text.contains("# Longest value in bytes that"), "{text}");
     for part in Config::SECTIONS {
         assert!(text.contains(&format!("\n[{}]\n", part.section)));
     }
@@ -88,7 +88,8 @@ fn not_toml_is_refused() {
 
 #[test]
 fn fields_that_contradict_each_other_are_refused() {
-    let wrong: [&[(&str, &str)]; 9] = [
+    let wrong: [&[(&str, &str)]; 10] = [
+        &[("limits.value_bytes_max", "33 MiB"), ("limits.request_bytes_max", "40 MiB")],
         &[("timing.lease_ms", "500")],
         &[("limits.value_bytes_max", "64 MiB")],
         &[("peers.frame_bytes_max", "32 MiB")],

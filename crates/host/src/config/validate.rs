@@ -187,9 +187,28 @@ impl Config {
         if limits.turn_bytes.0 < 1_024 {
             complaints.push(format!("limits.turn_bytes = {}: it must be at least 1 KiB", limits.turn_bytes));
         }
+        self.longest_string(complaints);
         if self.storage.memtable_bytes.0 < mib {
             complaints
                 .push(format!("storage.memtable_bytes = {}: at least 1 MiB", self.storage.memtable_bytes));
+        }
+    }
+
+    /// Values are copied between nodes in one message each.
+    fn longest_string(&self, complaints: &mut Vec<String>) {
+        let mib = ByteCount::mib(1).0;
+        let longest = 32 * mib;
+        if self.limits.value_bytes_max.0 > longest {
+            complaints.push(format!(
+                "limits.value_bytes_max = {}: no string is longer than 32 MiB",
+                self.limits.value_bytes_max
+            ));
+        }
+        if self.peers.frame_bytes_max.0 <= longest + mib {
+            complaints.push(format!(
+                "peers.frame_bytes_max = {}: it must exceed 33 MiB, or the longest string cannot be copied",
+                self.peers.frame_bytes_max
+            ));
         }
     }
 }
