@@ -19,6 +19,7 @@ impl Config {
         complaints.extend(crate::founders::complaints(self));
         self.times(&mut complaints);
         self.sizes(&mut complaints);
+        self.longest_string(&mut complaints);
         self.keys(&mut complaints);
         if self.cluster.data.is_empty() && self.durable.mode != Durability::Memory {
             complaints
@@ -187,7 +188,6 @@ impl Config {
         if limits.turn_bytes.0 < 1_024 {
             complaints.push(format!("limits.turn_bytes = {}: it must be at least 1 KiB", limits.turn_bytes));
         }
-        self.longest_string(complaints);
         if self.storage.memtable_bytes.0 < mib {
             complaints
                 .push(format!("storage.memtable_bytes = {}: at least 1 MiB", self.storage.memtable_bytes));
