@@ -114,7 +114,7 @@ impl<P: Player> Driver<P> {
             for event in &events {
                 match event.token() {
                     TIMER => self.timer.clear(),
-                    Token(index) => self.wake(index, now),
+                    Token(index) => self.wake(index, event.is_read_closed() || event.is_error(), now),
                 }
             }
         }
@@ -212,13 +212,13 @@ impl<P: Player> Driver<P> {
         }
     }
 
-    fn wake(&mut self, index: usize, now: u64) {
+    fn wake(&mut self, index: usize, is_closed: bool, now: u64) {
         match self.sessions[index].wake() {
             Readiness::Wait => return,
             Readiness::Broken => return self.break_off(index, now),
             Readiness::Open => {}
         }
-        let is_alive = self.sessions[index].fill(&mut self.scratch);
+        let is_alive = self.sessions[index].fill(&mut self.scratch, is_closed);
         let makes_sense = self.take_replies(index, now);
         if !is_alive || !makes_sense || !self.sessions[index].flush() {
             return self.break_off(index, now);

@@ -140,8 +140,8 @@ impl Session {
         since.is_some_and(|since| now_ns.saturating_sub(since) > limit_ns)
     }
 
-    /// Reads all there is; `false` if the connection is broken.
-    pub(crate) fn fill(&mut self, scratch: &mut [u8]) -> bool {
+    /// Reads all there is, with `to_the_end` the end behind it as well; `false` if the connection is broken.
+    pub(crate) fn fill(&mut self, scratch: &mut [u8], to_the_end: bool) -> bool {
         let Link::Open(stream) = &mut self.link else { return true };
         if self.input_at == self.input.len() {
             self.input.clear();
@@ -153,7 +153,7 @@ impl Session {
                 Ok(count) => {
                     self.input.extend_from_slice(&scratch[..count]);
                     // A short read has emptied the socket: the next bytes are another event.
-                    if count < scratch.len() {
+                    if count < scratch.len() && !to_the_end {
                         return true;
                     }
                 }

@@ -406,8 +406,11 @@ impl Clients {
             Outcome::Done(_) => {}
         }
         let Some(mut client) = self.table.get_mut(&connection.0).and_then(Option::take) else { return };
+        // It would be refused again and again: elsewhere it is served.
+        let is_to_leave = matches!(outcome, Outcome::Refused(Refusal::NotServing));
         let world = self.outlook(now, wall_us);
         if let Some((ended, acts)) = client.complete(ticket, outcome, &world) {
+            client.closing |= is_to_leave;
             self.stats.in_flight -= 1;
             self.stats.in_flight_bytes -= ended.bytes as u64;
             self.latency[ended.kind as usize].record(now.since(ended.began));

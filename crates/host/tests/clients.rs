@@ -177,6 +177,15 @@ fn a_client_with_too_much_unread_is_disconnected() {
 }
 
 #[test]
+fn whoever_asks_a_node_that_is_leaving_is_sent_away() {
+    let node = start(wish()).expect("started");
+    let mut client = node.client();
+    client.send("GET a\r\nGET gone\r\n");
+    client.expect("$-1\r\n");
+    assert_eq!(client.rest(), "-LOADING this node is starting or stopping, nothing was changed\r\n");
+}
+
+#[test]
 fn too_many_requests_under_way_are_refused_as_busy() {
     let mut wish = wish();
     wish.config.limits.requests_max = 3;

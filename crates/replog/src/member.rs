@@ -272,9 +272,17 @@ impl Replog {
         out: &mut Out,
     ) {
         let newer = epoch.number >= self.epoch().number && epoch.had(self.me);
-        if ballot.node == Some(from) && newer && !self.retired && !self.leads() {
+        if ballot.node != Some(from) || !newer || self.leads() {
+            return;
+        }
+        if !self.retired {
             cx.marks.hit("replog.retired.told");
             self.retire(out);
+        }
+        if self.believed_leader != Some(from) {
+            // Whoever still waits for answers here can get them there.
+            self.believed_leader = Some(from);
+            out.output(Output::Role);
         }
     }
 

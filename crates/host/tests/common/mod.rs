@@ -97,6 +97,7 @@ impl Toy {
                 out.output(end(Outcome::Done(Reply::Ok)));
             }
             _ if key == b"hold" => self.held += 1,
+            _ if key == b"gone" => out.output_early(end(Outcome::Refused(Refusal::NotServing))),
             _ if key == b"big" => out.output_early(end(Outcome::Done(Reply::bulk(vec![b'x'; 100_000])))),
             _ => {
                 let reply = self.data.get(&key).map_or(Reply::Nil, |value| Reply::bulk(value.clone()));
