@@ -17,6 +17,14 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 cargo build --release --manifest-path "$root/Cargo.toml" --bin quorate
 program=${CARGO_TARGET_DIR:-$root/target}/release/quorate
 out=$(mktemp -d)
+
+# What the machine itself can do, so that the figures can be judged.
+limits() {
+    local tool=${PEERS_HOME:-${TMPDIR:-/tmp}/kvpeers}/bin/limits
+    [ ! -x "$tool" ] || (cd "$out" && "$tool" "$out") | sed -nE \
+        's|^(.*[^ ]) +n=[0-9]+ +p50=([0-9.]+)us p99=([0-9.]+)us.* ([0-9]+)/s.*|{"kind":"limit","what":"\1","p50_us":\2,"p99_us":\3,"per_s":\4}|p'
+}
+
 trap 'rm -rf "$out"' EXIT
 
 export OUT=$out CUSTOM_LABEL=quorate CUSTOM_NODES=3 CUSTOM_MODE=fsync CUSTOM_SYS=resp
@@ -31,6 +39,7 @@ mkdir -p "$(dirname "$results")"
         "$(git -C "$root" rev-parse --short HEAD)" "$(date -u +%F)" "$(nproc)" \
         "$(awk '/MemTotal/ {print $2}' /proc/meminfo)" "$(uname -r)" \
         "$(awk -F': ' '/model name/ {print $2; exit}' /proc/cpuinfo)"
+    limits
     cat "$out/results.jsonl"
 } >>"$results"
 echo "appended to docs/results/peers.jsonl"

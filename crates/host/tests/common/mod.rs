@@ -12,7 +12,7 @@ use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use quorate_api::{Outcome, Reply, Request};
+use quorate_api::{Outcome, Refusal, Reply, Request};
 use quorate_engine::files::{File, Files};
 use quorate_engine::testing::MemoryFiles;
 use quorate_engine::wal::{self, Wal};
