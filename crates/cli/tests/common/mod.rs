@@ -153,6 +153,18 @@ impl Raw {
         assert_eq!(String::from_utf8_lossy(&bytes), text);
     }
 
+    /// The rest of a line.
+    #[track_caller]
+    pub(crate) fn line(&mut self) -> String {
+        let mut line = Vec::new();
+        while !line.ends_with(b"\r\n") {
+            let mut byte = [0];
+            self.stream.read_exact(&mut byte).expect("an answer");
+            line.push(byte[0]);
+        }
+        String::from_utf8_lossy(&line).into_owned()
+    }
+
     /// Everything up to the end that the other side makes.
     #[track_caller]
     pub(crate) fn rest(&mut self) -> String {
