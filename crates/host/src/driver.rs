@@ -281,9 +281,7 @@ impl<M: Hosted> Driver<M> {
     /// answers.
     fn settle(&mut self) -> Result<(), RunError> {
         // Nobody waits for the disk who need not.
-        self.peers.flush(self.clock.now());
-        self.answer();
-        self.clients.flush(self.clock.now());
+        self.send_out();
         self.persist()?;
         for _ in 0..ROUNDS_A_TURN {
             self.release()?;
@@ -294,10 +292,18 @@ impl<M: Hosted> Driver<M> {
                 self.step(event);
             }
         }
-        self.answer();
-        self.peers.flush(self.clock.now());
-        self.clients.flush(self.clock.now());
+        self.send_out();
         Ok(())
+    }
+
+    /// Gives all that is ready to the system.
+    fn send_out(&mut self) {
+        let now = self.clock.now();
+        self.peers.flush(now);
+        if !self.live.replies.is_empty() {
+            self.answer(now);
+        }
+        self.clients.flush(now);
     }
 }
 

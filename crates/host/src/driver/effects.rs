@@ -1,6 +1,6 @@
 //! Carrying out what the machine wants.
 
-use quorate_kernel::{Cx, Effect, Event, Gate, NodeId, wire};
+use quorate_kernel::{Cx, Effect, Event, Gate, NodeId, Time, wire};
 use quorate_node::Output;
 
 use super::sync::failed;
@@ -85,8 +85,8 @@ impl<M: Hosted> Driver<M> {
     }
 
     /// Hands out what the machine has said.
-    pub(super) fn answer(&mut self) {
-        let (now, wall_us) = (self.clock.now(), Clock::wall_us());
+    pub(super) fn answer(&mut self, now: Time) {
+        let wall_us = Clock::wall_us();
         for output in std::mem::take(&mut self.live.replies) {
             match output {
                 Output::Replies(replies) => {
