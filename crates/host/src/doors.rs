@@ -10,6 +10,9 @@ use crate::config::Config;
 use crate::control::Addresses;
 use crate::error::StartError;
 
+/// Connections that may wait to be accepted; the system may allow fewer.
+const BACKLOG: i32 = 4_096;
+
 /// The doors of a node, open.
 pub(crate) struct Doors {
     pub(crate) client: Option<TcpListener>,
@@ -27,6 +30,8 @@ fn listen(door: &'static str, address: &str) -> Result<(std::net::TcpListener, S
     let found = address.to_socket_addrs().map_err(refused)?.next();
     let found = found.ok_or_else(|| refused(io::Error::other("it has no address")))?;
     let listener = std::net::TcpListener::bind(found).map_err(refused)?;
+    // The library asks for room for 128: a crowd that finds no room at the door tries again a second later.
+    rustix::net::listen(&listener, BACKLOG).map_err(|error| refused(error.into()))?;
     let bound = listener.local_addr().map_err(refused)?;
     Ok((listener, bound))
 }

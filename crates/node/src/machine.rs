@@ -271,11 +271,15 @@ impl Node {
         }
     }
 
-    /// Hands a message to the log. With a full disk nothing new is taken: the entries are as good as lost on the way.
+    /// Hands a message to the log. With a full disk nothing new is taken: the message becomes one that only says who
+    /// leads. It must not be answered as if the log ended too early, or the leader would send again at once, for ever.
     fn receive_log(&mut self, cx: &mut Cx<'_>, from: NodeId, mut msg: replog::Message, out: &mut Out) {
         if self.disk_full {
             match &mut msg {
-                replog::Message::Append(append) => append.entries.clear(),
+                replog::Message::Append(append) if !append.entries.is_empty() => {
+                    append.entries.clear();
+                    (append.prev, append.prev_ballot) = (0, replog::Ballot::default());
+                }
                 replog::Message::Part(_) => return,
                 _ => {}
             }

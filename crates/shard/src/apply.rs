@@ -48,12 +48,13 @@ impl Shard {
                         payload.now_ms = cx.wall.unix_ms;
                     }
                     self.apply_payload(&mut view, index, &payload, &mut answers);
+                    self.sessions.forget_oldest(area, index, &limits, &mut view.overlay);
                 }
                 Err(_) => cx.marks.hit("shard.entry.malformed"),
             }
         }
         if !self.limits.breaks(Mutant::SessionRowMissing) {
-            self.sessions.write(area, last, &self.limits, &mut view.overlay);
+            self.sessions.write(area, &mut view.overlay);
         }
         let (state, mut batch) = view.into_batch();
         batch.put(counters_key(area), wire::encode(&state));

@@ -113,8 +113,9 @@ impl Sessions {
         Some(found)
     }
 
-    /// Adds the rows of what has changed to `overlay`, and forgets the oldest sessions if there are too many.
-    pub(crate) fn write(&mut self, area: Area, index: Index, limits: &Limits, overlay: &mut Overlay) {
+    /// Forgets the oldest sessions if there are too many. Called after every entry: how many entries are applied in one
+    /// step differs between replicas, and what a session is told must not.
+    pub(crate) fn forget_oldest(&mut self, area: Area, index: Index, limits: &Limits, overlay: &mut Overlay) {
         while self.table.len() > limits.sessions_max {
             let oldest = self.table.iter().min_by_key(|(_, session)| session.used());
             let Some((number, used)) = oldest.map(|(number, session)| (*number, session.used())) else {
@@ -127,6 +128,10 @@ impl Sessions {
             self.changed.remove(&number);
             overlay.delete(session_key(area, number));
         }
+    }
+
+    /// Adds the rows of what has changed to `overlay`.
+    pub(crate) fn write(&mut self, area: Area, overlay: &mut Overlay) {
         for number in core::mem::take(&mut self.changed) {
             if let Some(session) = self.table.get(&number) {
                 overlay.put(session_key(area, number), Bytes::from(wire::encode(session)));

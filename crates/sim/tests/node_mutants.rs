@@ -1,6 +1,8 @@
 //! Every broken rule of the shard and the node is noticed.
 #![cfg(feature = "mutants")]
 
+use std::fmt::Write as _;
+
 use quorate_shard::Mutant;
 use quorate_sim::node::{Stress, hunt};
 use quorate_sim::{Batch, Failure, Overrides, Plan, TraceLevel, run, run_many};
@@ -34,16 +36,22 @@ fn whole_rules_are_left_alone() {
 #[test]
 fn every_broken_rule_is_noticed() {
     let wanted = std::env::var("MUTANT").unwrap_or_default();
-    let mut missed = Vec::new();
+    let (mut lines, mut missed) = (String::new(), Vec::new());
     for mutant in Mutant::ALL.into_iter().filter(|mutant| format!("{mutant:?}").contains(&wanted)) {
         match std::panic::catch_unwind(|| caught(mutant)) {
             Ok((seed, failure)) => {
                 let text = failure.to_string().replace('\n', " ");
-                let short: String = text.chars().take(110).collect();
-                println!("| `{mutant:?}` | {} | {short} |", seed + 1);
+                let short: String = text.replace(['"', '\\'], "'").chars().take(110).collect();
+                let seeds = seed + 1;
+                writeln!(lines, "{{\"mutant\":\"{mutant:?}\",\"seeds\":{seeds},\"by\":\"{short}\"}}")
+                    .expect("strings grow");
             }
             Err(_) => missed.push(mutant),
         }
+    }
+    println!("{lines}");
+    if let Ok(path) = std::env::var("QUORATE_RESULT") {
+        std::fs::write(path, lines).expect("written");
     }
     assert!(missed.is_empty(), "not noticed: {missed:?}");
 }

@@ -24,11 +24,13 @@ fn the_one_unused_for_longest_goes_and_no_recent_one_does() {
         use_at(&mut sessions, number, index);
     }
     let mut overlay = Overlay::default();
-    sessions.write(AREA, 14, &limits(), &mut overlay);
+    sessions.forget_oldest(AREA, 14, &limits(), &mut overlay);
+    sessions.write(AREA, &mut overlay);
     assert_eq!(overlay.into_writes().len(), 3, "too recent to go");
     use_at(&mut sessions, 2, 15);
     let mut overlay = Overlay::default();
-    sessions.write(AREA, 15, &limits(), &mut overlay);
+    sessions.forget_oldest(AREA, 15, &limits(), &mut overlay);
+    sessions.write(AREA, &mut overlay);
     let writes = overlay.into_writes();
     assert!(sessions.get(1).is_none() && sessions.get(2).is_some() && sessions.get(3).is_some());
     assert_eq!(writes.iter().filter(|(_, value)| value.is_none()).count(), 1);
