@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 use quorate_api::{Reply, Request, SessionId};
 use quorate_kernel::{Cx, Event, NodeId};
+use quorate_replog::Index;
 use quorate_shard::{self as shard, Mutant};
 
 use crate::machine::{Node, Out, TICK};
@@ -69,9 +70,16 @@ impl Node {
         }
     }
 
-    pub(crate) fn on_read_answers(&mut self, cx: &mut Cx<'_>, id: u64, replies: Vec<Reply>, out: &mut Out) {
+    pub(crate) fn on_read_answers(
+        &mut self,
+        cx: &mut Cx<'_>,
+        id: u64,
+        applied: Index,
+        replies: Vec<Reply>,
+        out: &mut Out,
+    ) {
         let overtake = self.config.limits.breaks(Mutant::ReadsOvertake);
-        let ends = self.reads.answered(id, replies, overtake);
+        let ends = self.reads.answered(id, applied, replies, overtake);
         self.reply(cx, ends, out);
         self.dispatch(cx, out);
     }
@@ -102,13 +110,20 @@ impl Node {
         self.step_shard(cx, Event::Input(shard::Input::Read { ticket, requests }), out);
     }
 
-    pub(crate) fn read_done(&mut self, cx: &mut Cx<'_>, ticket: u64, replies: Vec<Reply>, out: &mut Out) {
+    pub(crate) fn read_done(
+        &mut self,
+        cx: &mut Cx<'_>,
+        ticket: u64,
+        applied: Index,
+        replies: Vec<Reply>,
+        out: &mut Out,
+    ) {
         let Some((from, id)) = self.asked_by.remove(&ticket) else { return };
         if from == self.config.me.id {
-            self.on_read_answers(cx, id, replies, out);
+            self.on_read_answers(cx, id, applied, replies, out);
         } else {
             // What was read is chosen: a quorum's disks have it.
-            out.send_early(from, Message::ReadAnswers { id, replies });
+            out.send_early(from, Message::ReadAnswers { id, applied, replies });
         }
     }
 }

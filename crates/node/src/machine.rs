@@ -259,8 +259,8 @@ impl Node {
                 }
             }
             Message::Read { id, requests } => self.read_here(cx, from, id, requests, out),
-            Message::ReadAnswers { id, replies } => {
-                self.on_read_answers(cx, id, replies, out);
+            Message::ReadAnswers { id, applied, replies } => {
+                self.on_read_answers(cx, id, applied, replies, out);
             }
             Message::ReadRefused { id } => self.reads.refused(id),
             Message::Full => self.leader_full_until = cx.now + TICK * 10,
@@ -341,7 +341,9 @@ impl Node {
             }
             shard::Output::NotTaken { origin } if origin == me => self.on_not_taken(cx, me),
             shard::Output::NotTaken { origin } => self.turn_away(origin, out),
-            shard::Output::Read { ticket, replies } => self.read_done(cx, ticket, replies, out),
+            shard::Output::Read { ticket, applied, replies } => {
+                self.read_done(cx, ticket, applied, replies, out);
+            }
             shard::Output::ReadRefused { ticket } => match self.asked_by.remove(&ticket) {
                 Some((from, id)) if from == me => self.reads.refused(id),
                 // Nothing was done.

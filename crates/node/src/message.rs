@@ -63,6 +63,8 @@ pub enum Message {
     ReadAnswers {
         /// As in `Read`.
         id: u64,
+        /// The newest entry that what was read contains.
+        applied: replog::Index,
         /// One for each request, or for the first of them: the others are to be asked again.
         replies: Vec<Reply>,
     },

@@ -9,6 +9,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 use quorate_api::{Outcome, Refusal, Reply, Request};
 use quorate_kernel::Time;
+use quorate_replog::Index;
 
 use crate::interface::{ClientRequest, ConnectionId};
 use crate::origin::{Address, size_of_request};
@@ -40,6 +41,8 @@ pub(crate) struct Reads {
     early: BTreeMap<(ConnectionId, u64), Waiting>,
     /// All that have not ended.
     open: BTreeSet<(ConnectionId, u64)>,
+    /// Of connections with such: the newest entry that they were shown while there were.
+    seen: BTreeMap<ConnectionId, Index>,
     names: u64,
     numbers: u64,
 }
@@ -86,11 +89,12 @@ impl Reads {
         Some((self.names, requests))
     }
 
-    /// The answers to reads; none if they were asked again meanwhile. Reads that got none are to be asked again. With
-    /// `overtake`, a mutant, in any order.
+    /// The answers to reads, from a state that contains entry `applied`; none if they were asked again meanwhile. Reads
+    /// that got none are to be asked again. With `overtake`, a mutant, in any order.
     pub(crate) fn answered(
         &mut self,
         name: u64,
+        applied: Index,
         replies: Vec<Reply>,
         overtake: bool,
     ) -> Vec<(Address, Outcome)> {
@@ -101,9 +105,14 @@ impl Reads {
         for ((number, read), reply) in asked.reads.into_iter().zip(replies) {
             let connection = read.request.connection;
             let oldest = self.open.range((connection, 0)..).next();
-            if oldest == Some(&(connection, number)) || overtake {
+            let is_older = self.seen.get(&connection).is_some_and(|seen| applied < *seen);
+            if overtake || (oldest == Some(&(connection, number)) && !is_older) {
                 self.open.remove(&(connection, number));
+                self.see(connection, applied);
                 ends.push(((connection, read.request.ticket), Outcome::Done(reply)));
+            } else if is_older {
+                // Read before the answer to an earlier one was, and on its way for longer.
+                self.unasked.insert(number, read);
             } else {
                 self.early.insert((connection, number), read);
             }
@@ -112,6 +121,16 @@ impl Reads {
             ends.iter().for_each(|((connection, _), _)| self.release(*connection));
         }
         ends
+    }
+
+    /// A connection was shown the state that contains this entry. While reads of it are under way, their answers may come
+    /// from older states; what it asks later is read later.
+    fn see(&mut self, connection: ConnectionId, applied: Index) {
+        if self.open.range((connection, 0)..=(connection, u64::MAX)).next().is_none() {
+            self.seen.remove(&connection);
+        } else {
+            self.seen.insert(connection, applied);
+        }
     }
 
     /// An earlier read of the connection has ended: those that came too early are asked again.
@@ -152,7 +171,11 @@ impl Reads {
             open.remove(&(connection, number));
             ((connection, read.request.ticket), Outcome::Refused(Refusal::NoLeader))
         });
-        ends.collect()
+        let ends = ends.collect();
+        self.seen.retain(|connection, _| {
+            self.open.range((*connection, 0)..=(*connection, u64::MAX)).next().is_some()
+        });
+        ends
     }
 
     pub(crate) fn check(&self) {
@@ -193,14 +216,29 @@ mod tests {
         take(&mut reads, 2, 12);
         let (second, requests) = reads.next(NOW).expect("reads");
         assert_eq!(requests.len(), 2);
-        let ends = reads.answered(second, alloc::vec![Reply::Ok, Reply::Ok], false);
+        let ends = reads.answered(second, 1, alloc::vec![Reply::Ok, Reply::Ok], false);
         assert_eq!(tickets(&ends), [12], "the other connection is free");
         reads.check();
         assert!(reads.next(NOW).is_none(), "not before the earlier one has ended");
-        assert_eq!(tickets(&reads.answered(first, alloc::vec![Reply::Ok], false)), [10]);
+        assert_eq!(tickets(&reads.answered(first, 1, alloc::vec![Reply::Ok], false)), [10]);
         let (third, _) = reads.next(NOW).expect("the one that came too early");
-        assert_eq!(tickets(&reads.answered(third, alloc::vec![Reply::Ok], false)), [11]);
+        assert_eq!(tickets(&reads.answered(third, 1, alloc::vec![Reply::Ok], false)), [11]);
         assert_eq!(reads.count(), 0);
+    }
+
+    #[test]
+    fn an_answer_from_an_older_state_than_the_one_before_is_asked_for_again() {
+        let mut reads = Reads::default();
+        take(&mut reads, 1, 10);
+        let (first, _) = reads.next(NOW).expect("a read");
+        take(&mut reads, 1, 11);
+        let (second, _) = reads.next(NOW).expect("a read");
+        assert_eq!(tickets(&reads.answered(first, 7, alloc::vec![Reply::Ok], false)), [10]);
+        assert!(reads.answered(second, 6, alloc::vec![Reply::Ok], false).is_empty(), "it was read earlier");
+        let (third, _) = reads.next(NOW).expect("the same again");
+        assert_eq!(tickets(&reads.answered(third, 7, alloc::vec![Reply::Ok], false)), [11]);
+        assert!(reads.seen.is_empty());
+        reads.check();
     }
 
     #[test]
@@ -210,11 +248,11 @@ mod tests {
             take(&mut reads, ticket, ticket);
         }
         let (first, _) = reads.next(NOW).expect("reads");
-        assert_eq!(tickets(&reads.answered(first, alloc::vec![Reply::Ok; 2], false)), [10, 11]);
+        assert_eq!(tickets(&reads.answered(first, 1, alloc::vec![Reply::Ok; 2], false)), [10, 11]);
         let (second, requests) = reads.next(NOW).expect("the one that got no answer");
         assert_eq!(requests.len(), 1);
         reads.check();
-        assert_eq!(tickets(&reads.answered(second, alloc::vec![Reply::Ok], false)), [12]);
+        assert_eq!(tickets(&reads.answered(second, 1, alloc::vec![Reply::Ok], false)), [12]);
         assert_eq!(reads.count(), 0);
     }
 
@@ -227,8 +265,8 @@ mod tests {
         reads.ask_again(Duration::ZERO, NOW);
         let (second, _) = reads.next(NOW).expect("the same again");
         assert!(first != second);
-        assert!(reads.answered(first, alloc::vec![Reply::Ok], false).is_empty());
-        assert!(reads.answered(second, alloc::vec![Reply::Ok; 2], false).is_empty(), "too many answers");
+        assert!(reads.answered(first, 1, alloc::vec![Reply::Ok], false).is_empty());
+        assert!(reads.answered(second, 1, alloc::vec![Reply::Ok; 2], false).is_empty(), "too many answers");
         assert_eq!(reads.overdue(Duration::ZERO, NOW).len(), 1);
         assert_eq!(reads.count(), 0);
     }

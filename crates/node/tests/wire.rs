@@ -133,7 +133,7 @@ fn messages() -> Vec<(&'static str, Message)> {
         ("begin", Message::Begin { session }),
         ("begun", Message::Begun { session, since: 300 }),
         ("read", Message::Read { id: 9, requests: requests() }),
-        ("read_answers", Message::ReadAnswers { id: 9, replies: replies() }),
+        ("read_answers", Message::ReadAnswers { id: 9, applied: 300, replies: replies() }),
         ("read_refused", Message::ReadRefused { id: 9 }),
         ("full", Message::Full),
         ("contact", Message::Contact(member(4))),

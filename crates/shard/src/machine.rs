@@ -96,6 +96,8 @@ pub enum Output {
     Read {
         /// As in [`Input::Read`].
         ticket: u64,
+        /// The newest entry that what was read contains.
+        applied: Index,
         /// One reply for each request, or for the first of them: the others, whose answers would be too many bytes
         /// together, are to be asked again.
         replies: Vec<Reply>,
@@ -345,7 +347,8 @@ impl Shard {
         }
         if view.expiry_pending.is_none() || self.limits.breaks(Mutant::ExpiryByLocalClock) {
             // What was read is chosen and applied: other nodes' disks have it.
-            return out.output_early(Output::Read { ticket: reading.ticket, replies });
+            let (ticket, applied) = (reading.ticket, self.log.applied());
+            return out.output_early(Output::Read { ticket, applied, replies });
         }
         // By this clock a key has expired, but the log does not say so yet. Were it read as gone now, another leader
         // with a slower clock could show it again: let the log decide, then read.
