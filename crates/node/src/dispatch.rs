@@ -21,7 +21,7 @@ impl Node {
     }
 
     /// Sends one batch and some reads. Returns whether there may be more.
-    pub(crate) fn dispatch_some(&mut self, cx: &mut Cx<'_>, out: &mut Out) -> bool {
+    fn dispatch_some(&mut self, cx: &mut Cx<'_>, out: &mut Out) -> bool {
         let Some(leader) = self.log().believed_leader() else { return false };
         let here = leader == self.config.me.id;
         if here && !self.shard.takes_batches() {
@@ -53,7 +53,7 @@ impl Node {
         more
     }
 
-    pub(crate) fn submit(&mut self, cx: &mut Cx<'_>, leader: NodeId, batch: Bytes, out: &mut Out) {
+    fn submit(&mut self, cx: &mut Cx<'_>, leader: NodeId, batch: Bytes, out: &mut Out) {
         if leader == self.config.me.id {
             self.step_shard(cx, Event::Input(shard::Input::Submit(batch)), out);
         } else {
@@ -63,7 +63,7 @@ impl Node {
     }
 
     /// Asks how far the log is: a session must not be taken for an older one, nor an older one for it.
-    pub(crate) fn begin_session_at(&mut self, cx: &mut Cx<'_>, leader: NodeId, out: &mut Out) {
+    fn begin_session_at(&mut self, cx: &mut Cx<'_>, leader: NodeId, out: &mut Out) {
         let session = self.origin.session();
         if leader == self.config.me.id {
             self.origin.begun(self.log().chosen());

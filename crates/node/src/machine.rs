@@ -37,10 +37,10 @@ pub struct Node {
     pub(crate) shard: Shard,
     pub(crate) origin: Origin,
     pub(crate) reads: Reads,
-    pub(crate) connections: Connections,
+    connections: Connections,
     /// Reads that this node, leading, answers: by the shard's ticket, who asked and under which name.
     pub(crate) asked_by: BTreeMap<u64, (NodeId, u64)>,
-    pub(crate) tickets: u64,
+    tickets: u64,
     /// Nodes whose batches this one did not take. They are told when it does.
     pub(crate) turned_away: BTreeSet<NodeId>,
     /// No sooner is the log's end asked for again.
@@ -53,7 +53,7 @@ pub struct Node {
     /// The leader said that its disk is full; until then it is believed.
     pub(crate) leader_full_until: Time,
     pub(crate) stopping: bool,
-    pub(crate) stopped: bool,
+    stopped: bool,
     /// Nodes that introduced themselves; they are kept connected while no member list says whom to connect to.
     pub(crate) contacts: BTreeMap<NodeId, Member>,
     pub(crate) connected: BTreeSet<NodeId>,

@@ -139,14 +139,14 @@ pub struct Shard {
     pub(crate) limits: Limits,
     pub(crate) state: State,
     pub(crate) sessions: Sessions,
-    /// For a leader: the next request number of each session that is neither in the log nor gathered for it.
+    /// For a leader: the number behind the newest request of each session that it put into the log, or gathered for it.
     pub(crate) appended: BTreeMap<u64, u64>,
     /// Batches that arrived together and go into the log as one entry.
     pub(crate) gathered: Vec<Bytes>,
     pub(crate) gathered_bytes: usize,
     /// Reads that the log has not allowed yet, by the log's ticket.
     asked: BTreeMap<u64, Reading>,
-    pub(crate) tickets: u64,
+    tickets: u64,
     /// Allowed reads that wait for an entry to be applied.
     allowed: VecDeque<(Index, Reading)>,
     /// Allowed reads that wait for logged time to pass a key's expiry.
@@ -154,7 +154,7 @@ pub struct Shard {
     /// Whether `state` and `sessions` are those of the store.
     pub(crate) loaded: bool,
     /// The newest time that was proposed without a batch.
-    pub(crate) ticked_ms: u64,
+    ticked_ms: u64,
 }
 
 impl Shard {
