@@ -123,7 +123,8 @@ impl<M: Hosted> Live<M> {
             appended: last,
             syncing: false,
             write_blocked: false,
-            prepare_owed: 0,
+            // A new log's first segment is not laid out yet.
+            prepare_owed: 2 * sync::PREPARE_EVERY,
             settle_at: None,
             sync_at: None,
             replies: Vec::new(),

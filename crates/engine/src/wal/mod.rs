@@ -67,6 +67,8 @@ pub struct Wal {
     /// Oldest first; the last one is written to. Empty if nothing is kept on disk.
     segments: VecDeque<Segment>,
     file: Option<Arc<dyn File>>,
+    /// Up to where the blocks of the segment that is written to are known to have been written before.
+    laid: u64,
     stage: Stage,
     spares: Spares,
     next: Position,
@@ -134,6 +136,7 @@ impl Wal {
             options,
             segments: VecDeque::new(),
             file: None,
+            laid: 0,
             spares: Spares::default(),
             next: Position(1),
             written: Position(0),
@@ -342,7 +345,7 @@ impl Wal {
     /// not on disk.
     fn switch(&mut self, number: u64, first: Position, bytes: u64) -> io::Result<()> {
         let spare = self.spares.take(&*self.files, &self.dir, bytes);
-        let (from, file) = match spare {
+        let (spare, file) = match spare {
             Err(error) if error.kind() == io::ErrorKind::StorageFull => return Err(error),
             other => self.checked(other)?,
         };
@@ -351,12 +354,13 @@ impl Wal {
         let result = (|| {
             file.write_at(0, &header.encode())?;
             file.sync()?;
-            self.files.rename(&self.dir.join(&from), &self.dir.join(segment_name(number)))?;
+            self.files.rename(&self.dir.join(&spare.name), &self.dir.join(segment_name(number)))?;
             self.files.sync_dir(&self.dir)
         })();
         self.checked(result)?;
         self.segments.push_back(Segment { number, first, bytes });
         self.file = Some(file);
+        self.laid = spare.laid;
         self.marked = self.marked.max(Position(first.0 - 1));
         self.stats.bytes_written += HEADER_BYTES as u64;
         Ok(())

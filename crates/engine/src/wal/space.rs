@@ -2,8 +2,9 @@
 //!
 //! A segment is prepared by reserving its space and then writing zeros over it: a sync of a write into blocks that
 //! were never written has to record in the file system that they are written now, which here made it half as long
-//! again (132 against 205 us). Emptied segments need no zeros; what is left in them does not pass the checksum of the
-//! segment they become.
+//! again (132 against 205 us). A segment that is needed before its zeros are down, such as a log's first, gets them ahead
+//! of the records. Emptied segments need none; what is left in them does not pass the checksum of the segment they
+//! become.
 
 use std::collections::VecDeque;
 use std::io;
@@ -27,14 +28,25 @@ pub enum Room {
 
 /// Bytes zeroed and synced by one call of [`Wal::prepare`].
 const STEP_BYTES: usize = 512 << 10;
+/// Zeros for one step.
+static ZEROS: [u8; STEP_BYTES] = [0; STEP_BYTES];
+/// How far ahead of the records the zeros of the current segment are kept before the next one gets its own.
+const AHEAD_BYTES: u64 = 2 * STEP_BYTES as u64;
+
+/// A segment that waits for use.
+#[derive(Debug)]
+pub(super) struct Spare {
+    pub(super) name: String,
+    /// Up to here its blocks have been written at least once.
+    pub(super) laid: u64,
+}
 
 /// Segments that wait for use.
 #[derive(Debug, Default)]
 pub(super) struct Spares {
-    /// File names, ready for use.
-    ready: VecDeque<String>,
-    /// One whose space is reserved and which is being zeroed, up to the given offset.
-    filling: Option<(String, Arc<dyn File>, u64)>,
+    ready: VecDeque<Spare>,
+    /// One whose space is reserved and which is being zeroed.
+    filling: Option<(Spare, Arc<dyn File>)>,
     named: u64,
     low: bool,
 }
@@ -57,7 +69,8 @@ impl Spares {
             self.named = self.named.max(number);
             let whole = files.open(&dir.join(name))?.bytes()? >= options.segment_bytes;
             if whole && self.ready.len() < options.spares_max.max(1) {
-                self.ready.push_back(name.clone());
+                // Its space may be reserved only.
+                self.ready.push_back(Spare { name: name.clone(), laid: 0 });
             } else {
                 files.remove(&dir.join(name))?;
             }
@@ -70,35 +83,37 @@ impl Spares {
         format!("{:016x}.spare", self.named)
     }
 
-    /// A file with at least `bytes` bytes reserved, and its name.
+    /// A file with at least `bytes` bytes reserved.
     pub(super) fn take(
         &mut self,
         files: &dyn Files,
         dir: &Path,
         bytes: u64,
-    ) -> io::Result<(String, Arc<dyn File>)> {
-        if let Some(name) = self.ready.front().cloned() {
-            let file = files.open(&dir.join(&name))?;
+    ) -> io::Result<(Spare, Arc<dyn File>)> {
+        // Whatever cannot be made large enough stays where it is.
+        if let Some(spare) = self.ready.front() {
+            let file = files.open(&dir.join(&spare.name))?;
             file.allocate(bytes)?;
-            self.ready.pop_front();
-            return Ok((name, file));
+            if let Some(spare) = self.ready.pop_front() {
+                return Ok((spare, file));
+            }
         }
-        if let Some((name, file, _)) = &self.filling {
-            let (name, file) = (name.clone(), file.clone());
+        if let Some((_, file)) = &self.filling {
             file.allocate(bytes)?;
-            self.filling = None;
-            return Ok((name, file));
+            if let Some(taken) = self.filling.take() {
+                return Ok(taken);
+            }
         }
         self.create(files, dir, bytes)
     }
 
-    fn create(&mut self, files: &dyn Files, dir: &Path, bytes: u64) -> io::Result<(String, Arc<dyn File>)> {
+    fn create(&mut self, files: &dyn Files, dir: &Path, bytes: u64) -> io::Result<(Spare, Arc<dyn File>)> {
         let name = self.name();
         let path = dir.join(&name);
         let made = files.create(&path).and_then(|file| file.allocate(bytes).map(|()| file));
         self.low = made.as_ref().is_err_and(|error| error.kind() == io::ErrorKind::StorageFull);
         match made {
-            Ok(file) => Ok((name, file)),
+            Ok(file) => Ok((Spare { name, laid: 0 }, file)),
             Err(error) => {
                 // Whatever was reserved is needed elsewhere. A file that was not even created cannot be removed.
                 files.remove(&path).ok();
@@ -113,35 +128,39 @@ impl Spares {
             self.low = false;
             return Ok(());
         }
-        let Some((name, file, at)) = &mut self.filling else {
+        let Some((spare, file)) = &mut self.filling else {
             match self.create(files, dir, bytes) {
-                Ok((name, file)) => self.filling = Some((name, file, 0)),
+                Ok(made) => self.filling = Some(made),
                 Err(error) if error.kind() == io::ErrorKind::StorageFull => {}
                 Err(error) => return Err(error),
             }
             return Ok(());
         };
-        let step = (bytes - *at).min(STEP_BYTES as u64);
-        match file.write_at(*at, &vec![0; step as usize]) {
+        match lay(&**file, spare.laid, bytes) {
             // Where space cannot be reserved, it shows here that there is none.
             Err(error) if error.kind() == io::ErrorKind::StorageFull => {
-                files.remove(&dir.join(&*name))?;
+                files.remove(&dir.join(&spare.name))?;
                 self.filling = None;
                 self.low = true;
                 return Ok(());
             }
-            other => other?,
+            laid => spare.laid = laid?,
         }
-        file.sync()?;
-        *at += step;
-        if *at == bytes {
+        if spare.laid == bytes {
             files.sync_dir(dir)?;
-            let name = std::mem::take(name);
-            self.filling = None;
-            self.ready.push_back(name);
+            self.ready.extend(self.filling.take().map(|(spare, _)| spare));
         }
         Ok(())
     }
+}
+
+/// Writes one step of zeros from `at` on, and brings it to the disk. Returns where it ends.
+fn lay(file: &dyn File, at: u64, bytes: u64) -> io::Result<u64> {
+    let end = bytes.min((at + 1).next_multiple_of(STEP_BYTES as u64));
+    let (zeros, _) = ZEROS.split_at((end - at) as usize);
+    file.write_at(at, zeros)?;
+    file.sync()?;
+    Ok(end)
 }
 
 fn spare_number(name: &str) -> Option<u64> {
@@ -157,10 +176,33 @@ impl Wal {
     pub fn prepare(&mut self) -> io::Result<Room> {
         self.usable()?;
         if self.options.durability != Durability::Memory {
-            let result = self.spares.step(&*self.files, &self.dir, self.options.segment_bytes);
-            self.checked(result)?;
+            // The next segment's space comes first: whether there is any must be known early.
+            let laid = if self.spares.count() == 0 { Ok(false) } else { self.lay_ahead() };
+            if !self.checked(laid)? {
+                let result = self.spares.step(&*self.files, &self.dir, self.options.segment_bytes);
+                self.checked(result)?;
+            }
         }
         Ok(self.room())
+    }
+
+    /// Sees to it that records of the current segment are written over zeros; says whether it did anything.
+    fn lay_ahead(&mut self) -> io::Result<bool> {
+        let (Some(part), Some(file)) = (self.stage.front(), &self.file) else { return Ok(false) };
+        if self.segments.back().is_none_or(|segment| segment.number != part.number) {
+            return Ok(false);
+        }
+        let end = part.offset + part.buffer.len() as u64;
+        let from = self.laid.max(end);
+        if from >= part.segment_bytes || from > end + AHEAD_BYTES {
+            return Ok(false);
+        }
+        match lay(&**file, from, part.segment_bytes) {
+            // The records will find out by themselves, and wait; zeros need not.
+            Err(error) if error.kind() == io::ErrorKind::StorageFull => self.laid = part.segment_bytes,
+            laid => self.laid = laid?,
+        }
+        Ok(true)
     }
 
     /// Whether there is room for new requests, as far as [`Wal::prepare`] has found out.
@@ -195,7 +237,7 @@ impl Wal {
             let name = self.spares.name();
             self.files.rename(&path, &self.dir.join(&name))?;
             self.files.sync_dir(&self.dir)?;
-            self.spares.ready.push_back(name);
+            self.spares.ready.push_back(Spare { name, laid: bytes });
             self.stats.recycled += 1;
             return Ok(());
         }

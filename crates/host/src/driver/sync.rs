@@ -12,7 +12,7 @@ use crate::hosted::Hosted;
 use crate::sync::SyncPlace;
 
 /// Bytes appended after which the log does its next step of housekeeping.
-const PREPARE_EVERY: u64 = 128 << 10;
+pub(super) const PREPARE_EVERY: u64 = 128 << 10;
 
 pub(super) fn failed(doing: &'static str) -> impl Fn(io::Error) -> RunError {
     move |source| RunError::Disk { doing, source }

@@ -76,6 +76,27 @@ fn spares_are_prepared_in_steps_and_found_again() {
 }
 
 #[test]
+fn zeros_go_ahead_of_the_records_of_a_first_segment() {
+    let files = MemoryFiles::new();
+    let (mut wal, _) = open(&files);
+    let last = commit(&mut wal, 5);
+    append(&mut wal);
+    let [segment] = &segments(&files)[..] else { panic!("one segment") };
+    let path = dir().join(segment);
+    // Whatever stands for blocks that were never written.
+    let end = files.content(&path).unwrap().iter().rposition(|byte| *byte != 0).unwrap() + 1;
+    files.damage(&path, |content| content[8000..].fill(7));
+    assert_eq!(wal.prepare().unwrap(), Room::Enough, "first the next segment's space");
+    assert_eq!(files.content(&path).unwrap()[8000], 7);
+    wal.prepare().unwrap();
+    let content = files.content(&path).unwrap();
+    assert!(content[end..].iter().all(|byte| *byte == 0), "no record that is staged was written over");
+    wal.write().unwrap();
+    wal.sync().unwrap();
+    assert_eq!(records(open(&files).1).len() as u64, last.0 + 1);
+}
+
+#[test]
 fn errors_are_final() {
     let files = MemoryFiles::new();
     let (mut wal, _) = open(&files);
