@@ -3,9 +3,13 @@
 use alloc::vec::Vec;
 use core::time::Duration;
 
+use crate::rows::Rows;
+
 /// Settings of one replica. Durations are measured on this node's monotonic clock.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Config {
+    /// The log's number among those of its cluster; its rows in the store stand apart by it.
+    pub log: u16,
     /// A leader sends something to every follower at least this often. Shorter finds failures sooner and costs
     /// messages; it must leave room for several beats in [`Config::election`].
     pub heartbeat: Duration,
@@ -48,6 +52,7 @@ impl Config {
     /// For servers on a local network.
     pub fn production() -> Self {
         Config {
+            log: 0,
             heartbeat: Duration::from_millis(50),
             election: Duration::from_millis(300),
             lease: Duration::from_millis(200),
@@ -79,6 +84,11 @@ impl Config {
             change_deadline: Duration::from_secs(5),
             ..Config::production()
         }
+    }
+
+    /// Where the log's rows are.
+    pub(crate) fn rows(&self) -> Rows {
+        Rows { log: self.log }
     }
 
     /// How long a leader may believe a lease, counted on its own clock from when it sent what was acknowledged:

@@ -42,6 +42,7 @@ mod read;
 mod receive;
 mod record;
 mod restart;
+mod rows;
 mod send;
 pub mod session;
 

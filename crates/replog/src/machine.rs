@@ -15,7 +15,7 @@ use crate::leader::Leader;
 use crate::log::Log;
 use crate::message::{Ballot, Index, Message};
 use crate::receive::Receiving;
-use crate::record::{Content, Entry, Epoch, META_KEY, Member, Record, StateMeta, area_prefix};
+use crate::record::{Content, Entry, Epoch, Member, Record, StateMeta};
 
 /// The timers of a replica.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -310,7 +310,7 @@ impl Replog {
 
     /// Prefix of all rows of the state in use.
     pub fn data_prefix(&self) -> [u8; 5] {
-        area_prefix(self.generation)
+        self.config.rows().area(self.generation)
     }
 
     /// The row that must stand in the same batch as the effects of entry `applied`.
@@ -322,7 +322,7 @@ impl Replog {
         let Some(applied_ballot) = self.log.ballot_at(applied) else { panic!("entry {applied} is gone") };
         let meta =
             StateMeta { applied, applied_ballot, epoch: self.epoch_at(applied), generation: self.generation };
-        (Bytes::from_static(META_KEY), Bytes::from(wire::encode(&meta)))
+        (self.config.rows().meta_key(), Bytes::from(wire::encode(&meta)))
     }
 
     /// The epoch in force once entry `index`, applied or about to be, has been applied.

@@ -11,7 +11,7 @@ use quorate_store::{Batch, Sequence};
 use crate::Mutant;
 use crate::machine::{Out, Output, Replog, Timer};
 use crate::message::{Ballot, Echo, Message, Part};
-use crate::record::{META_KEY, StateMeta, area_prefix};
+use crate::record::StateMeta;
 
 /// How often to look whether the state is durable.
 const INSTALL_POLL: Duration = Duration::from_millis(5);
@@ -54,7 +54,7 @@ impl Replog {
         receiving.ballot = part.ballot;
         if part.part == receiving.next_part {
             receiving.next_part += 1;
-            let prefix = area_prefix(receiving.generation);
+            let prefix = self.config.rows().area(receiving.generation);
             let mut batch = Batch::default();
             for (key, value) in part.rows {
                 batch.put([&prefix[..], &key[..]].concat(), value);
@@ -71,10 +71,10 @@ impl Replog {
 
     fn begin_receiving(&mut self, cx: &mut Cx<'_>, from: NodeId, part: &Part, out: &mut Out) {
         cx.marks.hit("replog.install.begun");
-        let newest = self.garbage.iter().copied().max().unwrap_or(0).max(self.generation);
-        let newest = newest.max(self.receiving.as_ref().map_or(0, |receiving| receiving.generation));
-        let generation = newest + 1;
         self.abandon_receiving(cx, out);
+        let is_free = |number: &u32| *number != self.generation && !self.garbage.contains(number);
+        // As many as there are snapshots under way, and some that are swept.
+        let Some(generation) = (0..).find(is_free) else { panic!("every area is in use") };
         self.receiving = Some(Receiving {
             from,
             meta: part.meta.clone(),
@@ -102,7 +102,7 @@ impl Replog {
         let Some(receiving) = &mut self.receiving else { return };
         let meta = StateMeta { generation: receiving.generation, ..receiving.meta.clone() };
         let mut batch = Batch::default();
-        batch.put(META_KEY, wire::encode(&meta));
+        batch.put(self.config.rows().meta_key(), wire::encode(&meta));
         receiving.installed = Some(cx.store.apply(batch));
         cx.store.checkpoint();
         self.garbage.push(self.generation);

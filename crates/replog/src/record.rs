@@ -137,15 +137,3 @@ pub struct StateMeta {
     /// Which of the areas for rows is in use.
     pub generation: u32,
 }
-
-/// Key of the [`StateMeta`] row.
-pub(crate) const META_KEY: &[u8] = b"m";
-
-/// First byte of all rows of all areas.
-pub(crate) const AREA: u8 = b'r';
-
-/// Prefix of the rows of one area.
-pub(crate) fn area_prefix(generation: u32) -> [u8; 5] {
-    let [a, b, c, d] = generation.to_be_bytes();
-    [AREA, a, b, c, d]
-}

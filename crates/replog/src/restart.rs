@@ -1,7 +1,6 @@
 //! Coming back after a restart, and letting go of records that are no longer needed.
 
 use alloc::vec;
-use alloc::vec::Vec;
 use bytes::Bytes;
 use core::time::Duration;
 use quorate_kernel::{Cx, Position, wire};
@@ -10,7 +9,7 @@ use quorate_store::{Batch, Scan};
 use crate::Mutant;
 use crate::machine::{Out, Output, Replog, Timer};
 use crate::message::{Ballot, Index};
-use crate::record::{AREA, Epoch, META_KEY, Record, StateMeta, area_prefix};
+use crate::record::{Epoch, Record, StateMeta};
 
 /// Rows removed from abandoned areas in one step.
 const SWEEP_ROWS: usize = 256;
@@ -68,7 +67,7 @@ impl Replog {
     }
 
     pub(crate) fn start(&mut self, cx: &mut Cx<'_>, out: &mut Out) {
-        let meta = cx.store.get(META_KEY).map(|bytes| read_meta(&bytes));
+        let meta = cx.store.get(&self.config.rows().meta_key()).map(|bytes| read_meta(&bytes));
         if let Some(meta) = &meta {
             self.take_store(meta, out);
         } else if !self.restored && !self.bootstrap.is_empty() {
@@ -83,7 +82,7 @@ impl Replog {
         self.infer_epochs(cx, out);
         self.chosen = self.applied.max(self.epoch().start);
         self.adopt_epoch();
-        self.garbage = abandoned_areas(cx, self.generation);
+        self.garbage = self.config.rows().abandoned(cx, self.generation);
         if !self.garbage.is_empty() {
             out.arm(Timer::Sweep, Duration::ZERO);
         }
@@ -214,7 +213,7 @@ impl Replog {
     /// Removes some rows of abandoned areas.
     pub(crate) fn sweep(&mut self, cx: &mut Cx<'_>, out: &mut Out) {
         let Some(generation) = self.garbage.last().copied() else { return };
-        let (start, end) = (area_prefix(generation), area_end(generation));
+        let (start, end) = (self.config.rows().area(generation), self.config.rows().area_end(generation));
         let rows = cx.store.scan(Scan::range(&start, Some(&end)).rows(SWEEP_ROWS));
         if rows.is_empty() {
             self.garbage.pop();
@@ -236,31 +235,5 @@ pub(crate) fn read_meta(bytes: &Bytes) -> StateMeta {
     match wire::decode(bytes) {
         Ok(meta) => meta,
         Err(error) => panic!("the meta row of the state: {error}"),
-    }
-}
-
-/// The first key behind an area.
-pub(crate) fn area_end(generation: u32) -> Vec<u8> {
-    match generation.checked_add(1) {
-        Some(next) => area_prefix(next).to_vec(),
-        None => vec![AREA + 1],
-    }
-}
-
-/// Areas with rows other than the one in use: snapshots that were cut short or superseded.
-fn abandoned_areas(cx: &mut Cx<'_>, in_use: u32) -> Vec<u32> {
-    let mut found = Vec::new();
-    let mut start = vec![AREA];
-    loop {
-        let rows = cx.store.scan(Scan::range(&start, Some(&[AREA + 1])).rows(1));
-        let Some((key, _)) = rows.first() else { return found };
-        let Some([_, a, b, c, d]) = key.first_chunk::<5>() else {
-            panic!("a row outside all areas: {key:?}")
-        };
-        let generation = u32::from_be_bytes([*a, *b, *c, *d]);
-        if generation != in_use {
-            found.push(generation);
-        }
-        start = area_end(generation);
     }
 }

@@ -10,11 +10,12 @@ use bytes::Bytes;
 use quorate_kernel::{Cx, NodeId};
 use quorate_store::{Scan, SnapshotId};
 
+use crate::Config;
 use crate::leader::{Mode, Peer};
 use crate::machine::{Out, Replog, Role};
 use crate::message::{Ballot, Index, Message, Part};
-use crate::record::{META_KEY, StateMeta, area_prefix};
-use crate::restart::{area_end, read_meta};
+use crate::record::StateMeta;
+use crate::restart::read_meta;
 
 /// A snapshot on its way to one follower.
 #[derive(Debug, Clone)]
@@ -34,14 +35,14 @@ pub(crate) struct Sending {
 impl Replog {
     /// Turns to sending the state.
     pub(crate) fn begin_snapshot(&mut self, cx: &mut Cx<'_>, to: NodeId, out: &mut Out) {
-        let view = cx.store.snapshot();
-        let row = cx.store.scan_snapshot(view, Scan::range(META_KEY, None).rows(1)).unwrap_or_default();
-        let meta = row.first().filter(|(key, _)| key == META_KEY).map(|(_, value)| read_meta(value));
+        let (view, meta_key) = (cx.store.snapshot(), self.config.rows().meta_key());
+        let row = cx.store.scan_snapshot(view, Scan::range(&meta_key, None).rows(1)).unwrap_or_default();
+        let meta = row.first().filter(|(key, _)| *key == meta_key).map(|(_, value)| read_meta(value));
         let Role::Leader(leader) = &mut self.role else { return cx.store.release(view) };
         let Some(peer) = leader.peers.get_mut(&to) else { return cx.store.release(view) };
         let Some(meta) = meta else { panic!("entries were forgotten though no state holds their effects") };
         cx.marks.hit("replog.snapshot.begun");
-        let start = Bytes::copy_from_slice(&area_prefix(meta.generation));
+        let start = Bytes::copy_from_slice(&self.config.rows().area(meta.generation));
         let next = Some((0, start));
         let sending = Sending { view, meta, unacknowledged: VecDeque::new(), next, wanted: 0, moved: true };
         peer.mode = Mode::Snapshot(Box::new(sending));
@@ -55,8 +56,7 @@ impl Replog {
         let Some(Peer { mode: Mode::Snapshot(sending), .. }) = leader.peers.get_mut(&to) else { return };
         while sending.unacknowledged.len() < self.config.snapshot_parts_max {
             let Some((part, start)) = sending.next.take() else { break };
-            let (message, behind) =
-                read_part(cx, sending, ballot, part, &start, self.config.snapshot_part_bytes);
+            let (message, behind) = read_part(cx, &self.config, sending, ballot, (part, &start));
             sending.unacknowledged.push_back((part, start, behind.is_none()));
             sending.next = behind.map(|behind| (part + 1, behind));
             // The rows are chosen state; nothing about this node's disk is told.
@@ -105,14 +105,13 @@ impl Replog {
             match front.filter(|(part, ..)| *part <= sending.wanted) {
                 Some((part, start, _)) => {
                     cx.marks.hit("replog.snapshot.part_again");
-                    let bytes_max = self.config.snapshot_part_bytes;
-                    let (message, _) = read_part(cx, sending, ballot, part, &start, bytes_max);
+                    let (message, _) = read_part(cx, &self.config, sending, ballot, (part, &start));
                     // As in `send_parts`.
                     out.send_early(*to, Message::Part(message));
                 }
                 None => {
                     cx.marks.hit("replog.snapshot.anew");
-                    let start = Bytes::copy_from_slice(&area_prefix(sending.meta.generation));
+                    let start = Bytes::copy_from_slice(&self.config.rows().area(sending.meta.generation));
                     sending.unacknowledged.clear();
                     sending.next = Some((0, start));
                     anew.push(*to);
@@ -148,16 +147,16 @@ impl Peer {
 /// Reads a part; also tells where the next one starts, `None` if this is the last.
 fn read_part(
     cx: &mut Cx<'_>,
+    config: &Config,
     sending: &Sending,
     ballot: Ballot,
-    part: u64,
-    start: &[u8],
-    bytes_max: usize,
+    (part, start): (u64, &[u8]),
 ) -> (Part, Option<Bytes>) {
-    let end = area_end(sending.meta.generation);
+    let (places, bytes_max) = (config.rows(), config.snapshot_part_bytes);
+    let end = places.area_end(sending.meta.generation);
     let scan = Scan::range(start, Some(&end)).bytes(bytes_max);
     let Some(rows) = cx.store.scan_snapshot(sending.view, scan) else { panic!("a frozen view went away") };
-    let prefix_bytes = area_prefix(sending.meta.generation).len();
+    let prefix_bytes = places.area(sending.meta.generation).len();
     let read: usize = rows.iter().map(|(key, value)| key.len() + value.len()).sum();
     let behind = (read >= bytes_max).then(|| rows.last().map(|(key, _)| key_after(key))).flatten();
     let rows = rows.into_iter().map(|(key, value)| (key.slice(prefix_bytes..), value)).collect();
