@@ -31,6 +31,8 @@ pub enum Refusal {
     NotServing,
     /// The request is larger than a limit.
     TooLarge,
+    /// Its keys lie in several buckets.
+    SeveralBuckets,
 }
 
 impl Refusal {
@@ -42,6 +44,7 @@ impl Refusal {
             Refusal::NoSpace => "NOSPACE the disk is full, nothing was changed",
             Refusal::NoMemory => "OOM command not allowed when used memory > 'maxmemory'.",
             Refusal::NotServing => "LOADING this node is starting or stopping, nothing was changed",
+            Refusal::SeveralBuckets => "CROSSSLOT Keys in request don't hash to the same slot",
             Refusal::TooLarge => "ERR the request is larger than this node's limit, nothing was changed",
         }
     }

@@ -1,5 +1,9 @@
 //! Where a key lies on the ring.
 
+use core::num::NonZeroU16;
+use core::ops::Range;
+use serde::{Deserialize, Serialize};
+
 /// Number of Redis Cluster slots.
 pub const SLOT_COUNT: u16 = 16_384;
 
@@ -25,6 +29,32 @@ pub fn slot_of(key: &[u8]) -> u16 {
 pub fn position_of(key: &[u8]) -> u64 {
     const LOW_BITS: u32 = 50;
     (u64::from(slot_of(key)) << LOW_BITS) | (fnv1a(key) >> (64 - LOW_BITS))
+}
+
+/// A range of slots that has one log: SconeKV's bucket, Scatter's committee.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+pub struct Bucket(pub u16);
+
+impl Bucket {
+    /// The bucket of a slot, if there are `count` of them: each has as many neighbouring slots as the others, or one
+    /// more.
+    pub fn of_slot(slot: u16, count: NonZeroU16) -> Bucket {
+        Bucket((u32::from(slot % SLOT_COUNT) * u32::from(count.get()) / u32::from(SLOT_COUNT)) as u16)
+    }
+
+    /// The bucket of a key.
+    pub fn of_key(key: &[u8], count: NonZeroU16) -> Bucket {
+        // With one bucket nobody needs to look.
+        if count.get() == 1 { Bucket(0) } else { Bucket::of_slot(slot_of(key), count) }
+    }
+
+    /// Its slots; none if it is not one of `count`.
+    pub fn slots(self, count: NonZeroU16) -> Range<u16> {
+        let count = u32::from(count.get());
+        let first =
+            |bucket: u32| (bucket * u32::from(SLOT_COUNT)).div_ceil(count).min(SLOT_COUNT.into()) as u16;
+        first(self.0.into())..first(u32::from(self.0) + 1)
+    }
 }
 
 /// 64-bit FNV-1a with a final mix, so that short keys fill the high bits as well.
@@ -80,6 +110,25 @@ mod tests {
         assert_eq!(hash_tag(b"foo{{bar}}zap"), b"{bar");
         assert_eq!(hash_tag(b"foo{bar}{zap}"), b"bar");
         assert_eq!(hash_tag(b"foo{bar"), b"foo{bar");
+    }
+
+    #[test]
+    fn buckets_share_the_slots() {
+        for count in [1, 2, 3, 5, 7, 1_000, SLOT_COUNT] {
+            let count = NonZeroU16::new(count).expect("above zero");
+            let mut next = 0;
+            for bucket in (0..count.get()).map(Bucket) {
+                let slots = bucket.slots(count);
+                assert_eq!(slots.start, next, "no slot is left out");
+                assert!(slots.len().abs_diff(usize::from(SLOT_COUNT / count.get())) <= 1);
+                assert!(slots.clone().all(|slot| Bucket::of_slot(slot, count) == bucket));
+                next = slots.end;
+            }
+            assert_eq!(next, SLOT_COUNT);
+            assert!(Bucket(count.get()).slots(count).is_empty());
+        }
+        let count = NonZeroU16::new(16).expect("above zero");
+        assert_eq!(Bucket::of_key(b"{user}1", count), Bucket::of_key(b"{user}2", count));
     }
 
     #[test]

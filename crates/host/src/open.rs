@@ -1,6 +1,7 @@
 //! A real node: its data directory, its log, its store, its machine.
 
 use std::io;
+use std::num::NonZeroU16;
 use std::path::{Path, PathBuf};
 use std::time::Duration;
 
@@ -45,7 +46,8 @@ impl Host {
         let (log, limits) = (log_config(&config), node_limits(&config));
         launch(config, options, doors, parts, |identity| {
             let me = Member { id: identity.id, endpoints: identity.endpoints.clone() };
-            Node::new(NodeConfig { me, cluster: identity.cluster, bootstrap, log, limits })
+            let (cluster, buckets) = (identity.cluster, NonZeroU16::MIN);
+            Node::new(NodeConfig { me, cluster, bootstrap, buckets, log, limits })
         })
     }
 }

@@ -4,13 +4,15 @@ use alloc::string::String;
 use alloc::vec::Vec;
 use bytes::Bytes;
 use core::time::Duration;
+use quorate_api::Bucket;
 use quorate_kernel::{Cx, Event, NodeId, wire};
 use quorate_replog::{self as replog, ChangeEnd};
 use quorate_shard as shard;
 
-use crate::interface::{AdminOutcome, AdminRequest, Endpoints, Member, Output, Status, Ticket};
+use crate::interface::{AdminOutcome, AdminRequest, Endpoints, Member, Output, Ticket};
 use crate::machine::{Node, Out};
 use crate::message::Message;
+use crate::replica::Replica;
 
 /// How long an operator's request may take at the leader before its outcome counts as unknown here.
 const ADMIN_DEADLINE: Duration = Duration::from_secs(180);
@@ -26,6 +28,8 @@ pub(crate) enum Asker {
     There(NodeId, u64),
     /// Nodes that want to join; they see for themselves.
     Joiners,
+    /// A bucket whose members follow those of bucket 0; it looks again.
+    Follower(Bucket),
 }
 
 /// A member as the log keeps it.
@@ -82,7 +86,7 @@ impl Node {
                 let ticket = self.next_ticket();
                 self.changes.insert(ticket, asker);
                 let add = add.iter().map(to_log_member).collect();
-                self.step_shard(cx, Event::Input(shard::Input::Change { ticket, add, remove }), out);
+                self.change(cx, Bucket(0), (ticket, add, remove), out);
             }
             AdminRequest::TransferLeadership { to } => {
                 let known = to.is_none_or(|to| self.log().epoch().has(to));
@@ -90,7 +94,7 @@ impl Node {
                     let why = "the node named is no member";
                     return self.admin_ended(asker, AdminOutcome::Refused(why.into()), out);
                 }
-                self.step_shard(cx, Event::Input(shard::Input::Transfer(to)), out);
+                self.step_all(cx, &shard::Input::Transfer(to), out);
                 self.admin_ended(asker, AdminOutcome::Done, out);
             }
         }
@@ -112,7 +116,7 @@ impl Node {
         match asker {
             Asker::Here(ticket) => out.output(Output::Admin(ticket, outcome)),
             Asker::There(node, id) => out.send(node, Message::AdminEnded { id, outcome }),
-            Asker::Joiners => {}
+            Asker::Joiners | Asker::Follower(_) => {}
         }
     }
 
@@ -170,7 +174,9 @@ impl Node {
             }
         }
         self.ask_to_join(cx, out);
-        let idle = self.changes.is_empty() && self.log().is_ready() && self.log().can_propose();
+        let idle = self.changes.values().all(|asker| matches!(asker, Asker::Follower(_)))
+            && self.log().is_ready()
+            && self.log().can_propose();
         if !self.log().leads() {
             self.joiners.clear();
         } else if idle && !self.joiners.is_empty() {
@@ -178,8 +184,21 @@ impl Node {
             self.changes.insert(ticket, Asker::Joiners);
             let joiners = core::mem::take(&mut self.joiners);
             let add = joiners.values().map(to_log_member).collect();
-            self.step_shard(cx, Event::Input(shard::Input::Change { ticket, add, remove: Vec::new() }), out);
+            self.change(cx, Bucket(0), (ticket, add, Vec::new()), out);
         }
+        self.look_after_buckets(cx, out);
+    }
+
+    /// Has the members of a bucket changed that this node leads.
+    pub(crate) fn change(
+        &mut self,
+        cx: &mut Cx<'_>,
+        bucket: Bucket,
+        (ticket, add, remove): (u64, Vec<replog::Member>, Vec<NodeId>),
+        out: &mut Out,
+    ) {
+        let change = shard::Input::Change { ticket, add, remove };
+        self.step_shard(cx, bucket, Event::Input(change), out);
     }
 
     /// A node that is no member, or is one under other addresses, asks whomever it is connected to.
@@ -200,7 +219,9 @@ impl Node {
 
     /// Says whom this node wants to be connected to, if that has changed.
     pub(crate) fn tell_peers(&mut self, out: &mut Out) {
-        let mut peers: Vec<Member> = self.log().peers().iter().map(from_log_member).collect();
+        let logs = self.replicas.values().map(Replica::log);
+        let mut peers: Vec<Member> =
+            logs.flat_map(|log| log.peers()).map(|peer| from_log_member(&peer)).collect();
         let me = self.config.me.id;
         if !self.log().is_member() {
             peers.extend(self.contacts.values().filter(|contact| contact.id != me).cloned());
@@ -211,44 +232,5 @@ impl Node {
             self.peers_told.clone_from(&peers);
             out.output(Output::Peers(peers));
         }
-    }
-
-    /// This node's view of itself and its cluster, for operators. The driver adds what only it knows: the bytes of the
-    /// store.
-    pub fn status(&self) -> Status {
-        let log = self.log();
-        let epoch = log.epoch();
-        let role = match (log.leads(), log.is_member(), log.is_retired()) {
-            (true, ..) => "leader",
-            (_, _, true) => "retired",
-            (_, true, _) if log.believed_leader().is_some() => "follower",
-            (_, true, _) => "candidate",
-            (_, false, _) if epoch.number == 0 => "joining",
-            (_, false, _) => "learner",
-        };
-        Status {
-            id: self.config.me.id,
-            role: role.into(),
-            ready: self.is_ready(),
-            believed_leader: log.believed_leader(),
-            epoch: epoch.number,
-            members: epoch.members.iter().map(from_log_member).collect(),
-            learners: log.learners(),
-            log_last: log.last(),
-            log_chosen: log.chosen(),
-            log_applied: log.applied(),
-            log_first: log.base() + 1,
-            keys: self.shard.state().keys,
-            store_bytes: 0,
-            requests_pending: self.pending() as u64,
-            followers: log.progress(),
-        }
-    }
-
-    /// Whether this node would serve a strict request now.
-    pub fn is_ready(&self) -> bool {
-        let log = self.log();
-        let led = if log.leads() { self.shard.takes_batches() } else { log.believed_leader().is_some() };
-        led && log.is_member() && !self.stopping
     }
 }

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 use bytes::Bytes;
-use quorate_api::{Reply, Request, SessionId};
+use quorate_api::{Bucket, Reply, Request, SessionId};
 use quorate_kernel::{Cx, Event, NodeId};
 use quorate_replog::Index;
 use quorate_shard::{self as shard, Mutant};
@@ -14,9 +14,9 @@ impl Node {
     /// Sends the replies to an origin's requests, from number `first_seq` on, in messages of bounded length.
     pub(crate) fn send_answers(
         &self,
+        bucket: Bucket,
         origin: NodeId,
-        session: SessionId,
-        mut first_seq: u64,
+        (session, mut first_seq): (SessionId, u64),
         mut replies: Vec<Bytes>,
         out: &mut Out,
     ) {
@@ -24,7 +24,7 @@ impl Node {
             let behind = replies.split_off(fitting(&replies, self.config.limits.batch_bytes_max));
             let count = replies.len() as u64;
             // The entries are chosen: a quorum's disks have them.
-            out.send_early(origin, Message::Answers { session, first_seq, replies });
+            out.send_early(origin, Message::Answers { session, first_seq, replies }.about(bucket));
             (first_seq, replies) = (first_seq + count, behind);
         }
     }
@@ -32,98 +32,128 @@ impl Node {
     pub(crate) fn on_answers(
         &mut self,
         cx: &mut Cx<'_>,
+        bucket: Bucket,
         session: u64,
         first_seq: u64,
         replies: &[Bytes],
         out: &mut Out,
     ) {
-        if session == self.origin.session().0 {
-            let ends = self.origin.answered(first_seq, replies, cx.now);
-            self.reply(cx, ends, out);
-            self.dispatch(cx, out);
+        let origin = &mut self.lane(bucket).origin;
+        if session == origin.session().0 {
+            let ends = origin.answered(first_seq, replies, cx.now);
+            self.reply(cx, bucket, ends, out);
+            self.dispatch(cx, bucket, out);
         }
     }
 
-    pub(crate) fn on_gap(&mut self, cx: &mut Cx<'_>, session: u64, expected: u64, out: &mut Out) {
-        if session != self.origin.session().0 {
-            return;
-        }
-        if self.origin.gap(expected, self.config.limits.retry, cx.now) {
+    pub(crate) fn on_gap(
+        &mut self,
+        cx: &mut Cx<'_>,
+        bucket: Bucket,
+        session: u64,
+        expected: u64,
+        out: &mut Out,
+    ) {
+        let (config, lane) = self.config_and_lane(bucket);
+        if session == lane.origin.session().0 && lane.origin.gap(expected, config.limits.retry, cx.now) {
             cx.marks.hit("node.batch.gap");
-            self.dispatch(cx, out);
+            self.dispatch(cx, bucket, out);
         }
     }
 
-    pub(crate) fn on_not_taken(&mut self, cx: &mut Cx<'_>, from: NodeId) {
+    pub(crate) fn on_not_taken(&mut self, cx: &mut Cx<'_>, bucket: Bucket, from: NodeId) {
         cx.marks.hit("node.batch.not_taken");
-        if self.origin.target == Some(from) {
-            self.origin.pause(cx.now + TICK);
+        let origin = &mut self.lane(bucket).origin;
+        if origin.target == Some(from) {
+            origin.pause(cx.now + TICK);
         }
     }
 
-    pub(crate) fn on_takes_batches(&mut self, cx: &mut Cx<'_>, from: NodeId, out: &mut Out) {
-        if self.log().believed_leader() == Some(from) {
+    pub(crate) fn on_takes_batches(&mut self, cx: &mut Cx<'_>, bucket: Bucket, from: NodeId, out: &mut Out) {
+        if self.believed_leader(bucket) == Some(from) {
             cx.marks.hit("node.batch.takes");
-            self.origin.resume();
-            self.begin_again_at = cx.now;
-            self.dispatch(cx, out);
+            let lane = self.lane(bucket);
+            lane.origin.resume();
+            lane.begin_again_at = cx.now;
+            self.dispatch(cx, bucket, out);
         }
     }
 
     pub(crate) fn on_read_answers(
         &mut self,
         cx: &mut Cx<'_>,
-        id: u64,
-        applied: Index,
+        bucket: Bucket,
+        (id, applied): (u64, Index),
         replies: Vec<Reply>,
         out: &mut Out,
     ) {
         let overtake = self.config.limits.breaks(Mutant::ReadsOvertake);
-        let ends = self.reads.answered(id, applied, replies, overtake);
-        self.reply(cx, ends, out);
-        self.dispatch(cx, out);
+        let ends = self.lane(bucket).reads.answered(id, applied, replies, overtake);
+        self.reply(cx, bucket, ends, out);
+        self.dispatch(cx, bucket, out);
     }
 
-    pub(crate) fn on_session_lost(&mut self, cx: &mut Cx<'_>, session: u64, out: &mut Out) {
-        if session != self.origin.session().0 {
+    pub(crate) fn on_session_lost(&mut self, cx: &mut Cx<'_>, bucket: Bucket, session: u64, out: &mut Out) {
+        let origin = &mut self.lane(bucket).origin;
+        if session != origin.session().0 {
             return;
         }
         cx.marks.hit("node.session.lost");
-        let ends = self.origin.session_lost();
-        self.origin.begin_session(cx.rng.next_u64());
+        let ends = origin.session_lost();
+        origin.begin_session(cx.rng.next_u64());
         // Not at once: a leader with a long backlog may not take the new session either.
-        self.origin.pause(cx.now + TICK);
-        self.reply(cx, ends, out);
-        self.dispatch(cx, out);
+        origin.pause(cx.now + TICK);
+        self.reply(cx, bucket, ends, out);
+        self.dispatch(cx, bucket, out);
     }
 
     pub(crate) fn read_here(
         &mut self,
         cx: &mut Cx<'_>,
+        bucket: Bucket,
         from: NodeId,
         id: u64,
         requests: Vec<Request>,
         out: &mut Out,
     ) {
         let ticket = self.next_ticket();
-        self.asked_by.insert(ticket, (from, id));
-        self.step_shard(cx, Event::Input(shard::Input::Read { ticket, requests }), out);
+        if let Some(replica) = self.replicas.get_mut(&bucket) {
+            replica.asked_by.insert(ticket, (from, id));
+            self.step_shard(cx, bucket, Event::Input(shard::Input::Read { ticket, requests }), out);
+        } else {
+            // Nothing was done.
+            out.send_early(from, Message::ReadRefused { id }.about(bucket));
+        }
+    }
+
+    /// Takes back who asked for the read that this node's copy of the bucket has named `ticket`.
+    fn asker(&mut self, bucket: Bucket, ticket: u64) -> Option<(NodeId, u64)> {
+        self.replicas.get_mut(&bucket)?.asked_by.remove(&ticket)
     }
 
     pub(crate) fn read_done(
         &mut self,
         cx: &mut Cx<'_>,
-        ticket: u64,
-        applied: Index,
+        bucket: Bucket,
+        (ticket, applied): (u64, Index),
         replies: Vec<Reply>,
         out: &mut Out,
     ) {
-        let Some((from, id)) = self.asked_by.remove(&ticket) else { return };
+        let Some((from, id)) = self.asker(bucket, ticket) else { return };
         if from == self.config.me.id {
-            self.on_read_answers(cx, id, applied, replies, out);
+            self.on_read_answers(cx, bucket, (id, applied), replies, out);
         } else {
             // What was read is chosen: a quorum's disks have it.
-            out.send_early(from, Message::ReadAnswers { id, applied, replies });
+            out.send_early(from, Message::ReadAnswers { id, applied, replies }.about(bucket));
+        }
+    }
+
+    pub(crate) fn read_refused(&mut self, bucket: Bucket, ticket: u64, out: &mut Out) {
+        match self.asker(bucket, ticket) {
+            Some((from, id)) if from == self.config.me.id => self.lane(bucket).reads.refused(id),
+            // Nothing was done.
+            Some((from, id)) => out.send_early(from, Message::ReadRefused { id }.about(bucket)),
+            None => {}
         }
     }
 }

@@ -1,6 +1,7 @@
 //! What can be chosen about a node.
 
 use alloc::vec::Vec;
+use core::num::NonZeroU16;
 use core::time::Duration;
 use quorate_kernel::ClusterId;
 use quorate_replog as replog;
@@ -17,7 +18,10 @@ pub struct NodeConfig {
     pub cluster: ClusterId,
     /// The first members of a new cluster, the same on all of them; empty for a node that joins one.
     pub bootstrap: Vec<Member>,
-    /// The log.
+    /// Into how many buckets the slots are cut, each with a log of its own; the same on all nodes, for as long as the
+    /// cluster lives. More buckets spread the load over more leaders; each costs heartbeats and smaller batches.
+    pub buckets: NonZeroU16,
+    /// The logs.
     pub log: replog::Config,
     /// Queues and deadlines.
     pub limits: Limits,

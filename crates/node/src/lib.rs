@@ -11,14 +11,21 @@ extern crate alloc;
 
 mod admin;
 mod answers;
+mod buckets;
 mod config;
 mod connections;
 mod dispatch;
 mod interface;
+mod lane;
 mod machine;
 mod message;
 mod origin;
 mod reads;
+mod record;
+mod replica;
+mod requests;
+mod route;
+mod status;
 
 pub use config::{Limits, NodeConfig};
 pub use interface::{
@@ -27,3 +34,4 @@ pub use interface::{
 pub use machine::{Node, Out, Timer};
 pub use message::Message;
 pub use quorate_replog::Config as LogConfig;
+pub use record::Record;

@@ -3,17 +3,17 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::time::Duration;
-use quorate_api::{Consistency, Outcome, Refusal, Request};
+use quorate_api::{Bucket, Refusal};
 use quorate_kernel::{Cx, Event, Machine, NodeId, Position, Time, Told};
-use quorate_replog::{self as replog, Record, Replog};
-use quorate_shard::{self as shard, Mutant, Shard, is_read};
+use quorate_replog::{self as replog, Replog};
+use quorate_shard::{self as shard, Mutant, Shard};
 
 use crate::config::NodeConfig;
-use crate::connections::{Connections, Kind, Taken};
-use crate::interface::{AdminOutcome, ClientRequest, ConnectionId, Input, Member, Output, Ticket};
+use crate::interface::{AdminOutcome, Input, Member, Output, Ticket};
+use crate::lane::Lane;
 use crate::message::Message;
-use crate::origin::{Address, Origin, size_of_request};
-use crate::reads::Reads;
+use crate::record::Record;
+use crate::replica::Replica;
 
 /// How often the node looks after requests that wait.
 pub(crate) const TICK: Duration = Duration::from_millis(25);
@@ -21,8 +21,8 @@ pub(crate) const TICK: Duration = Duration::from_millis(25);
 /// The timers of a node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Timer {
-    /// One of its shard's.
-    Shard(shard::Timer),
+    /// One of its copy of a bucket's.
+    Shard(Bucket, shard::Timer),
     /// Look after requests that wait.
     Tick,
 }
@@ -34,24 +34,20 @@ pub type Out = quorate_kernel::Out<Message, Timer, Record, Output>;
 #[derive(Debug)]
 pub struct Node {
     pub(crate) config: NodeConfig,
-    pub(crate) shard: Shard,
-    pub(crate) origin: Origin,
-    pub(crate) reads: Reads,
-    connections: Connections,
-    /// Reads that this node, leading, answers: by the shard's ticket, who asked and under which name.
-    pub(crate) asked_by: BTreeMap<u64, (NodeId, u64)>,
+    /// The copies of buckets that this node holds. Bucket 0's log says who the members of the cluster are.
+    pub(crate) replicas: BTreeMap<Bucket, Replica>,
+    /// One for each bucket, in their order.
+    pub(crate) lanes: Vec<Lane>,
     tickets: u64,
-    /// Nodes whose batches this one did not take. They are told when it does.
-    pub(crate) turned_away: BTreeSet<NodeId>,
-    /// No sooner is the log's end asked for again.
-    pub(crate) begin_again_at: Time,
-    /// Whether [`Node::dispatch`] is at work.
-    pub(crate) dispatching: bool,
-    /// Whether it took batches after the last step.
-    pub(crate) took: bool,
+    /// Every record before this one was let go of.
+    discarded: Position,
+    /// The newest record before which some bucket needs nothing, behind the one that was so before.
+    pub(crate) newest_discard: (Position, Position),
+    /// Scratch of [`Node::look_after_batches`].
+    pub(crate) takers: Vec<Bucket>,
+    /// Not before is it looked at who should lead which bucket.
+    pub(crate) balance_at: Time,
     pub(crate) disk_full: bool,
-    /// The leader said that its disk is full; until then it is believed.
-    pub(crate) leader_full_until: Time,
     pub(crate) stopping: bool,
     stopped: bool,
     /// Nodes that introduced themselves; they are kept connected while no member list says whom to connect to.
@@ -70,23 +66,23 @@ pub struct Node {
 impl Node {
     /// A node that has not started.
     pub fn new(config: NodeConfig) -> Self {
-        let bootstrap = config.bootstrap.iter().map(crate::admin::to_log_member).collect();
-        let log = Replog::new(config.me.id, config.log.clone(), bootstrap);
-        let origin = Origin::new(config.me.id);
+        let bootstrap: Vec<_> = config.bootstrap.iter().map(crate::admin::to_log_member).collect();
+        let buckets = (0..config.buckets.get()).map(Bucket);
+        let replica = |bucket: Bucket| {
+            let settings = replog::Config { log: bucket.0, ..config.log.clone() };
+            let log = Replog::new(config.me.id, settings, bootstrap.clone());
+            (bucket, Replica::new(Shard::new(log, config.limits.shard.clone())))
+        };
         Node {
-            shard: Shard::new(log, config.limits.shard.clone()),
+            replicas: buckets.clone().map(replica).collect(),
+            lanes: buckets.map(|_| Lane::new(config.me.id)).collect(),
             config,
-            origin,
-            reads: Reads::default(),
-            connections: Connections::default(),
-            asked_by: BTreeMap::new(),
             tickets: 0,
-            turned_away: BTreeSet::new(),
-            begin_again_at: Time::default(),
-            dispatching: false,
-            took: false,
+            discarded: Position::default(),
+            newest_discard: Default::default(),
+            takers: Vec::new(),
+            balance_at: Time::default(),
             disk_full: false,
-            leader_full_until: Time::default(),
             stopping: false,
             stopped: false,
             contacts: BTreeMap::new(),
@@ -99,23 +95,59 @@ impl Node {
         }
     }
 
-    /// The shard, to look at.
-    pub fn shard(&self) -> &Shard {
-        &self.shard
+    /// This node's copy of a bucket, to look at.
+    pub fn shard(&self, bucket: Bucket) -> Option<&Shard> {
+        self.replicas.get(&bucket).map(|replica| &replica.shard)
     }
 
+    /// The buckets of which this node has a copy.
+    pub fn buckets(&self) -> impl Iterator<Item = Bucket> + '_ {
+        self.replicas.keys().copied()
+    }
+
+    /// The log that says who the members are.
     pub(crate) fn log(&self) -> &Replog {
-        self.shard.log()
+        let Some(replica) = self.replicas.get(&Bucket(0)) else {
+            panic!("every node has a copy of bucket 0")
+        };
+        replica.log()
+    }
+
+    pub(crate) fn lane(&mut self, bucket: Bucket) -> &mut Lane {
+        &mut self.lanes[usize::from(bucket.0)]
+    }
+
+    pub(crate) fn config_and_lane(&mut self, bucket: Bucket) -> (&NodeConfig, &mut Lane) {
+        (&self.config, &mut self.lanes[usize::from(bucket.0)])
+    }
+
+    /// Who leads a bucket, as far as this node knows.
+    pub(crate) fn believed_leader(&self, bucket: Bucket) -> Option<NodeId> {
+        self.replicas.get(&bucket)?.log().believed_leader()
+    }
+
+    /// Whether this node's copy of the bucket would take a batch now.
+    pub(crate) fn takes_batches(&self, bucket: Bucket) -> bool {
+        self.replicas.get(&bucket).is_some_and(|replica| replica.shard.takes_batches())
+    }
+
+    /// Whether this node leads any bucket.
+    pub(crate) fn leads_any(&self) -> bool {
+        self.replicas.values().any(|replica| replica.log().leads())
     }
 
     /// Requests taken from clients and not answered.
     pub(crate) fn pending(&self) -> usize {
-        self.origin.count() + self.reads.count() + self.connections.waiting()
+        self.lanes.iter().map(Lane::pending).sum()
     }
 
     /// Requests whose clients wait.
     fn awaited(&self) -> usize {
-        self.origin.awaited() + self.reads.count() + self.connections.waiting()
+        self.lanes.iter().map(Lane::awaited).sum()
+    }
+
+    pub(crate) fn every_bucket(&self) -> impl Iterator<Item = Bucket> + use<> {
+        (0..self.config.buckets.get()).map(Bucket)
     }
 
     pub(crate) fn next_ticket(&mut self) -> u64 {
@@ -129,18 +161,18 @@ impl Node {
                 for request in requests {
                     self.take(cx, request, out);
                 }
-                self.dispatch(cx, out);
+                self.every_bucket().for_each(|bucket| self.dispatch(cx, bucket, out));
             }
             Input::ConnectionClosed(connection) => self.connection_closed(cx, connection, out),
             Input::PeerConnected(peer) => {
                 self.connected.insert(peer);
                 // Says only who and where this node is.
                 out.send_early(peer, Message::Contact(self.config.me.clone()));
-                self.step_shard(cx, Event::Input(shard::Input::PeerConnected(peer)), out);
+                self.step_all(cx, &shard::Input::PeerConnected(peer), out);
             }
             Input::PeerLost(peer) => {
                 self.connected.remove(&peer);
-                self.step_shard(cx, Event::Input(shard::Input::PeerLost(peer)), out);
+                self.step_all(cx, &shard::Input::PeerLost(peer), out);
             }
             Input::Admin(ticket, request) => self.admin(cx, ticket, request, out),
             Input::DiskFull(full) => {
@@ -151,129 +183,75 @@ impl Node {
             }
             Input::Stop => {
                 self.stopping = true;
-                let ends = self.origin.refuse_unsent(Refusal::NotServing);
-                self.reply(cx, ends, out);
-                self.step_shard(cx, Event::Input(shard::Input::Transfer(None)), out);
+                for bucket in self.every_bucket() {
+                    let ends = self.lane(bucket).origin.refuse_unsent(Refusal::NotServing);
+                    self.reply(cx, bucket, ends, out);
+                }
+                self.step_all(cx, &shard::Input::Transfer(None), out);
                 self.tick(cx, out);
             }
         }
     }
 
-    /// Takes a client's request, or refuses it.
-    fn take(&mut self, cx: &mut Cx<'_>, request: ClientRequest, out: &mut Out) {
-        let address = (request.connection, request.ticket);
-        let reads = is_read(&request.request);
-        if let Some(refusal) = self.refusal(cx, &request.request, reads) {
-            // Nothing was begun, so there is nothing to forget.
-            return out.output_early(Output::Replies(alloc::vec![(
-                address.0,
-                address.1,
-                Outcome::Refused(refusal)
-            )]));
-        }
-        let kind = if reads { Kind::Read } else { Kind::Write };
-        if self.config.limits.breaks(Mutant::OrderIgnored) {
-            return self.begin(cx, kind, (request, cx.now), out);
-        }
-        if let Some(request) = self.connections.admit(kind, (request, cx.now)) {
-            self.begin(cx, kind, request, out);
-        }
-    }
-
-    fn refusal(&self, cx: &Cx<'_>, request: &Request, reads: bool) -> Option<Refusal> {
-        let limits = &self.config.limits;
-        if self.stopping || self.log().is_retired() {
-            return Some(Refusal::NotServing);
-        }
-        if !reads && (self.disk_full || cx.now < self.leader_full_until) {
-            return Some(Refusal::NoSpace);
-        }
-        let bytes = self.origin.bytes() + size_of_request(request);
-        if self.pending() >= limits.requests_max || (bytes > limits.bytes_max && self.origin.count() > 0) {
-            return Some(Refusal::Busy);
-        }
-        None
-    }
-
-    fn begin(&mut self, cx: &mut Cx<'_>, kind: Kind, (request, taken_at): Taken, out: &mut Out) {
-        match (kind, request.consistency) {
-            (Kind::Write, _) => self.origin.take(request, taken_at),
-            (Kind::Read, Consistency::Strict) => self.reads.take(request, taken_at),
-            (Kind::Read, Consistency::Relaxed) => {
-                let reply = self.shard.read_relaxed(cx, &request.request);
-                let address = (request.connection, request.ticket);
-                self.reply(cx, alloc::vec![(address, Outcome::Done(reply))], out);
-            }
-        }
-    }
-
-    /// Gives ends to clients, and lets what waited for them begin.
-    pub(crate) fn reply(&mut self, cx: &mut Cx<'_>, ends: Vec<(Address, Outcome)>, out: &mut Out) {
-        if ends.is_empty() {
-            return;
-        }
-        let connections: Vec<ConnectionId> = ends.iter().map(|((connection, _), _)| *connection).collect();
-        let replies = ends.into_iter().map(|((connection, ticket), outcome)| (connection, ticket, outcome));
-        // What happened is chosen, on a quorum's disks; what was refused never began.
-        out.output_early(Output::Replies(replies.collect()));
-        for connection in connections {
-            for (kind, request) in self.connections.ended(connection) {
-                self.begin(cx, kind, request, out);
-            }
-        }
-    }
-
-    fn connection_closed(&mut self, cx: &mut Cx<'_>, connection: ConnectionId, out: &mut Out) {
-        self.connections.closed(connection);
-        for _ in 0..self.origin.forget_unsent(connection) {
-            for (kind, request) in self.connections.ended(connection) {
-                self.begin(cx, kind, request, out);
-            }
-        }
-        self.dispatch(cx, out);
-    }
-
     fn receive(&mut self, cx: &mut Cx<'_>, from: NodeId, msg: Message, out: &mut Out) {
+        let (bucket, msg) = match msg {
+            Message::In(bucket, msg) => (bucket, *msg),
+            other => (Bucket(0), other),
+        };
+        if bucket.0 >= self.config.buckets.get() {
+            return cx.marks.hit("node.message.no_such_bucket");
+        }
         match msg {
-            Message::Log(msg) => self.receive_log(cx, from, msg, out),
+            Message::Log(msg) => self.receive_log(cx, bucket, from, msg, out),
             Message::Submit(batch) => {
                 if self.disk_full {
                     // A warning; harmless if forgotten.
-                    out.send_early(from, Message::Full);
+                    out.send_early(from, Message::Full.about(bucket));
+                } else if self.replicas.contains_key(&bucket) {
+                    self.step_shard(cx, bucket, Event::Input(shard::Input::Submit(batch)), out);
                 } else {
-                    self.step_shard(cx, Event::Input(shard::Input::Submit(batch)), out);
+                    self.turn_away(bucket, from, out);
                 }
             }
             Message::Answers { session, first_seq, replies } => {
-                self.on_answers(cx, session.0, first_seq, &replies, out);
+                self.on_answers(cx, bucket, session.0, first_seq, &replies, out);
             }
-            Message::Gap { session, expected } => self.on_gap(cx, session.0, expected, out),
-            Message::SessionLost { session } => self.on_session_lost(cx, session.0, out),
-            Message::NotTaken => self.on_not_taken(cx, from),
-            Message::TakesBatches => self.on_takes_batches(cx, from, out),
-            Message::Begin { session } => self.on_begin(from, session, out),
+            Message::Gap { session, expected } => self.on_gap(cx, bucket, session.0, expected, out),
+            Message::SessionLost { session } => self.on_session_lost(cx, bucket, session.0, out),
+            Message::NotTaken => self.on_not_taken(cx, bucket, from),
+            Message::TakesBatches => self.on_takes_batches(cx, bucket, from, out),
+            Message::Begin { session } => self.on_begin(bucket, from, session, out),
             Message::Begun { session, since } => {
-                if session == self.origin.session() {
-                    self.origin.begun(since);
-                    self.dispatch(cx, out);
+                let origin = &mut self.lane(bucket).origin;
+                if session == origin.session() {
+                    origin.begun(since);
+                    self.dispatch(cx, bucket, out);
                 }
             }
-            Message::Read { id, requests } => self.read_here(cx, from, id, requests, out),
+            Message::Read { id, requests } => self.read_here(cx, bucket, from, id, requests, out),
             Message::ReadAnswers { id, applied, replies } => {
-                self.on_read_answers(cx, id, applied, replies, out);
+                self.on_read_answers(cx, bucket, (id, applied), replies, out);
             }
-            Message::ReadRefused { id } => self.reads.refused(id),
-            Message::Full => self.leader_full_until = cx.now + TICK * 10,
+            Message::ReadRefused { id } => self.lane(bucket).reads.refused(id),
+            Message::Full => self.lane(bucket).leader_full_until = cx.now + TICK * 10,
             Message::Contact(member) => self.on_contact(from, member, out),
             Message::Join(member) => self.on_join(cx, member, out),
             Message::Admin { id, request } => self.on_admin(cx, from, id, request, out),
             Message::AdminEnded { id, outcome } => self.on_admin_ended(from, id, outcome, out),
+            Message::In(..) => cx.marks.hit("node.message.nested"),
         }
     }
 
-    /// Hands a message to the log. With a full disk nothing new is taken: the message becomes one that only says who
+    /// Hands a message to a log. With a full disk nothing new is taken: the message becomes one that only says who
     /// leads. It must not be answered as if the log ended too early, or the leader would send again at once, for ever.
-    fn receive_log(&mut self, cx: &mut Cx<'_>, from: NodeId, mut msg: replog::Message, out: &mut Out) {
+    fn receive_log(
+        &mut self,
+        cx: &mut Cx<'_>,
+        bucket: Bucket,
+        from: NodeId,
+        mut msg: replog::Message,
+        out: &mut Out,
+    ) {
         if self.disk_full {
             match &mut msg {
                 replog::Message::Append(append) if !append.entries.is_empty() => {
@@ -284,130 +262,164 @@ impl Node {
                 _ => {}
             }
         }
-        self.step_shard(cx, Event::Message { from, msg }, out);
+        self.step_shard(cx, bucket, Event::Message { from, msg }, out);
     }
 
-    /// Steps the shard and takes up what it says.
+    /// Hands the same to all copies of buckets here.
+    pub(crate) fn step_all(&mut self, cx: &mut Cx<'_>, input: &shard::Input, out: &mut Out) {
+        for bucket in self.every_bucket() {
+            self.step_shard(cx, bucket, Event::Input(input.clone()), out);
+        }
+    }
+
+    /// Steps this node's copy of a bucket, if it has one, and takes up what it says.
     pub(crate) fn step_shard(
         &mut self,
         cx: &mut Cx<'_>,
+        bucket: Bucket,
         event: Event<replog::Message, shard::Timer, shard::Input>,
         out: &mut Out,
     ) {
-        let mut child = out.child();
-        self.shard.step(cx, event, &mut child);
+        let Some(replica) = self.replicas.get_mut(&bucket) else {
+            return cx.marks.hit("node.bucket.not_here");
+        };
+        let (mut child, first) = (out.child(), out.next_position());
+        replica.shard.step(cx, event, &mut child);
         let mut told = Vec::new();
         let mut discard = None;
         out.lift(
             &mut child,
-            Message::Log,
-            Timer::Shard,
-            |record| record,
+            |msg| Message::Log(msg).about(bucket),
+            |timer| Timer::Shard(bucket, timer),
+            |record| Record { bucket, record },
             |what| match what {
                 Told::Output(output) => told.push(output),
                 Told::Discard(position) => discard = Some(position),
             },
         );
+        if out.next_position() > first {
+            replica.needs.get_or_insert(first);
+        }
         if let Some(position) = discard {
-            out.discard(position);
+            replica.needs = Some(position);
+            self.discard(position, out);
         }
         for output in told {
-            self.told(cx, output, out);
+            self.told(cx, bucket, output, out);
         }
     }
 
-    fn told(&mut self, cx: &mut Cx<'_>, output: shard::Output, out: &mut Out) {
+    /// A bucket needs nothing before `position`: lets go of what no bucket needs any more.
+    fn discard(&mut self, position: Position, out: &mut Out) {
+        if position > self.newest_discard.1 {
+            self.newest_discard = (self.newest_discard.1, position);
+        }
+        let mut needed = self.replicas.values().filter_map(|replica| replica.needs).min();
+        if self.config.limits.breaks(Mutant::DiscardForOthers) {
+            needed = Some(position);
+        }
+        if let Some(needed) = needed.filter(|needed| *needed > self.discarded) {
+            self.discarded = needed;
+            out.discard(needed);
+        }
+    }
+
+    fn told(&mut self, cx: &mut Cx<'_>, bucket: Bucket, output: shard::Output, out: &mut Out) {
         let me = self.config.me.id;
         match output {
             shard::Output::Answers { origin, session, first_seq, replies } if origin == me => {
-                self.on_answers(cx, session.0, first_seq, &replies, out);
+                self.on_answers(cx, bucket, session.0, first_seq, &replies, out);
             }
             shard::Output::Answers { origin, session, first_seq, replies } => {
-                self.send_answers(origin, session, first_seq, replies, out);
+                self.send_answers(bucket, origin, (session, first_seq), replies, out);
             }
             shard::Output::Gap { origin, session, expected } if origin == me => {
-                self.on_gap(cx, session.0, expected, out);
+                self.on_gap(cx, bucket, session.0, expected, out);
             }
             shard::Output::Gap { origin, session, expected } => {
                 // A request to send again; harmless if forgotten.
-                out.send_early(origin, Message::Gap { session, expected });
+                out.send_early(origin, Message::Gap { session, expected }.about(bucket));
             }
             shard::Output::SessionLost { origin, session } if origin == me => {
-                self.on_session_lost(cx, session.0, out);
+                self.on_session_lost(cx, bucket, session.0, out);
             }
             shard::Output::SessionLost { origin, session } => {
                 // True of the chosen state, which nothing on this disk can change.
-                out.send_early(origin, Message::SessionLost { session });
+                out.send_early(origin, Message::SessionLost { session }.about(bucket));
             }
-            shard::Output::NotTaken { origin } if origin == me => self.on_not_taken(cx, me),
-            shard::Output::NotTaken { origin } => self.turn_away(origin, out),
+            shard::Output::NotTaken { origin } if origin == me => self.on_not_taken(cx, bucket, me),
+            shard::Output::NotTaken { origin } => self.turn_away(bucket, origin, out),
             shard::Output::Read { ticket, applied, replies } => {
-                self.read_done(cx, ticket, applied, replies, out);
+                self.read_done(cx, bucket, (ticket, applied), replies, out);
             }
-            shard::Output::ReadRefused { ticket } => match self.asked_by.remove(&ticket) {
-                Some((from, id)) if from == me => self.reads.refused(id),
-                // Nothing was done.
-                Some((from, id)) => out.send_early(from, Message::ReadRefused { id }),
-                None => {}
-            },
-            shard::Output::Role => self.on_role(cx, out),
+            shard::Output::ReadRefused { ticket } => self.read_refused(bucket, ticket, out),
+            shard::Output::Role => self.on_role(cx, bucket, out),
             shard::Output::Peers => self.tell_peers(out),
             shard::Output::ChangeEnded { ticket, end } => self.on_change_ended(ticket, end, out),
             shard::Output::Retired => cx.marks.hit("node.retired"),
         }
     }
 
-    fn on_role(&mut self, cx: &mut Cx<'_>, out: &mut Out) {
-        if self.log().believed_leader().is_some() {
-            self.reads.ask_again(Duration::ZERO, cx.now);
-            self.dispatch(cx, out);
+    fn on_role(&mut self, cx: &mut Cx<'_>, bucket: Bucket, out: &mut Out) {
+        if self.believed_leader(bucket).is_some() {
+            self.lane(bucket).leader_changed(cx.now);
+            self.dispatch(cx, bucket, out);
         }
     }
 
     /// Looks after what waits.
     pub(crate) fn tick(&mut self, cx: &mut Cx<'_>, out: &mut Out) {
-        let (retry, deadline) = (self.config.limits.retry, self.config.limits.deadline);
-        self.reads.ask_again(retry, cx.now);
-        let refused = self.config.limits.breaks(Mutant::SentIsRefused);
-        let mut ends = self.origin.overdue(deadline, refused, cx.now);
-        ends.extend(self.reads.overdue(deadline, cx.now));
-        self.reply(cx, ends, out);
-        if self.origin.doubts(retry, cx.now) {
-            cx.marks.hit("node.batch.again");
-            if self.config.limits.breaks(Mutant::RetryWithNewNumber) {
-                self.origin.forget_numbers();
-                self.origin.begin_session(cx.rng.next_u64());
-            }
+        for bucket in self.every_bucket() {
+            self.look_after_lane(cx, bucket, out);
         }
-        self.dispatch(cx, out);
         self.look_after_members(cx, out);
-        if self.disk_full && self.log().leads() {
+        if self.disk_full && self.leads_any() {
             self.spread_fullness(cx, out);
         }
         self.look_after_stopping(cx, out);
         out.arm(Timer::Tick, TICK);
     }
 
+    fn look_after_lane(&mut self, cx: &mut Cx<'_>, bucket: Bucket, out: &mut Out) {
+        let (config, lane) = self.config_and_lane(bucket);
+        let limits = &config.limits;
+        lane.reads.ask_again(limits.retry, cx.now);
+        let refused = limits.breaks(Mutant::SentIsRefused);
+        let mut ends = lane.origin.overdue(limits.deadline, refused, cx.now);
+        ends.extend(lane.reads.overdue(limits.deadline, cx.now));
+        if lane.origin.doubts(limits.retry, cx.now) {
+            cx.marks.hit("node.batch.again");
+            if limits.breaks(Mutant::RetryWithNewNumber) {
+                lane.origin.forget_numbers();
+                lane.origin.begin_session(cx.rng.next_u64());
+            }
+        }
+        self.reply(cx, bucket, ends, out);
+        self.dispatch(cx, bucket, out);
+    }
+
     /// A leader whose disk is full says so, and lets somebody with room lead.
     fn spread_fullness(&mut self, cx: &mut Cx<'_>, out: &mut Out) {
-        for peer in self.log().peers() {
-            // A warning; harmless if forgotten.
-            out.send_early(peer.id, Message::Full);
+        for (bucket, replica) in self.replicas.iter().filter(|(_, replica)| replica.log().leads()) {
+            for peer in replica.log().peers() {
+                // A warning; harmless if forgotten.
+                out.send_early(peer.id, Message::Full.about(*bucket));
+            }
         }
-        self.step_shard(cx, Event::Input(shard::Input::Transfer(None)), out);
+        self.step_all(cx, &shard::Input::Transfer(None), out);
     }
 
     fn look_after_stopping(&mut self, cx: &mut Cx<'_>, out: &mut Out) {
         if !self.stopping || self.stopped {
             return;
         }
-        let alone = self.log().epoch().members.len() <= 1;
-        let idle = self.awaited() == 0 && (alone || !self.log().leads());
+        let alone = self.replicas.values().all(|replica| replica.log().epoch().members.len() <= 1);
+        let idle = self.awaited() == 0 && (alone || !self.leads_any());
         if idle || self.config.limits.breaks(Mutant::StopWhileLeading) {
             self.stopped = true;
             out.output(Output::ReadyToStop);
-        } else if self.log().leads() {
-            self.step_shard(cx, Event::Input(shard::Input::Transfer(None)), out);
+        } else if self.leads_any() {
+            self.step_all(cx, &shard::Input::Transfer(None), out);
         }
     }
 
@@ -424,27 +436,38 @@ impl Machine for Node {
     type Input = Input;
     type Output = Output;
 
-    fn restore(&mut self, cx: &mut Cx<'_>, position: Position, record: Record) {
-        self.shard.restore(cx, position, record);
+    fn restore(&mut self, cx: &mut Cx<'_>, position: Position, Record { bucket, record }: Record) {
+        let Some(replica) = self.replicas.get_mut(&bucket) else {
+            panic!("a record of bucket {}, of which there are {}", bucket.0, self.config.buckets)
+        };
+        replica.needs.get_or_insert(position);
+        replica.shard.restore(cx, position, record);
     }
 
     fn step(&mut self, cx: &mut Cx<'_>, event: Event<Message, Timer, Input>, out: &mut Out) {
         match event {
             Event::Start => {
-                self.origin.begin_session(cx.rng.next_u64());
-                // Answers to an earlier life's questions must not be taken for answers to this one's.
-                let chance = (cx.rng.next_u64(), cx.rng.next_u64());
-                if !self.config.limits.breaks(Mutant::NamesRepeat) {
-                    self.reads.begin(chance.0);
-                    self.tickets = chance.1;
+                for lane in &mut self.lanes {
+                    lane.origin.begin_session(cx.rng.next_u64());
+                    // Answers to an earlier life's questions must not be taken for answers to this one's.
+                    let name = cx.rng.next_u64();
+                    if !self.config.limits.breaks(Mutant::NamesRepeat) {
+                        lane.reads.begin(name);
+                    }
                 }
-                self.step_shard(cx, Event::Start, out);
+                let tickets = cx.rng.next_u64();
+                if !self.config.limits.breaks(Mutant::NamesRepeat) {
+                    self.tickets = tickets;
+                }
+                for bucket in self.every_bucket() {
+                    self.step_shard(cx, bucket, Event::Start, out);
+                }
                 out.arm(Timer::Tick, TICK);
             }
             Event::Message { from, msg } => self.receive(cx, from, msg, out),
-            Event::Timer(Timer::Shard(timer)) => {
-                self.step_shard(cx, Event::Timer(timer), out);
-                self.dispatch(cx, out);
+            Event::Timer(Timer::Shard(bucket, timer)) => {
+                self.step_shard(cx, bucket, Event::Timer(timer), out);
+                self.dispatch(cx, bucket, out);
             }
             Event::Timer(Timer::Tick) => self.tick(cx, out),
             Event::Input(input) => self.input(cx, input, out),
@@ -453,8 +476,10 @@ impl Machine for Node {
     }
 
     fn check(&self) {
-        self.shard.check();
-        self.origin.check();
-        self.reads.check();
+        self.replicas.values().for_each(|replica| replica.shard.check());
+        for lane in &self.lanes {
+            lane.origin.check();
+            lane.reads.check();
+        }
     }
 }

@@ -1,8 +1,9 @@
 //! What nodes say to each other.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use bytes::Bytes;
-use quorate_api::{Reply, Request, SessionId};
+use quorate_api::{Bucket, Reply, Request, SessionId};
 use quorate_replog as replog;
 use serde::{Deserialize, Serialize};
 
@@ -93,4 +94,13 @@ pub enum Message {
         /// How it went.
         outcome: AdminOutcome,
     },
+    /// One of the messages above, about another bucket than bucket 0.
+    In(Bucket, Box<Message>),
+}
+
+impl Message {
+    /// This message, about this bucket.
+    pub(crate) fn about(self, bucket: Bucket) -> Message {
+        if bucket == Bucket(0) { self } else { Message::In(bucket, Box::new(self)) }
+    }
 }

@@ -8,7 +8,7 @@ use std::fmt::Write;
 use std::path::Path;
 
 use bytes::Bytes;
-use quorate_api::{Command, CommandCode, Reply, Request, SessionId, Version};
+use quorate_api::{Bucket, Command, CommandCode, Reply, Request, SessionId, Version};
 use quorate_kernel::{NodeId, Time, wire};
 use quorate_node::{AdminOutcome, AdminRequest, Endpoints, Member, Message};
 use quorate_replog::{
@@ -129,6 +129,7 @@ fn messages() -> Vec<(&'static str, Message)> {
         ("gap", Message::Gap { session, expected: 7 }),
         ("session_lost", Message::SessionLost { session }),
         ("not_taken", Message::NotTaken),
+        ("in.not_taken", Message::In(Bucket(258), Box::new(Message::NotTaken))),
         ("takes_batches", Message::TakesBatches),
         ("begin", Message::Begin { session }),
         ("begun", Message::Begun { session, since: 300 }),
@@ -147,14 +148,17 @@ fn messages() -> Vec<(&'static str, Message)> {
     own.into_iter().chain(log).collect()
 }
 
-fn records() -> Vec<(&'static str, Record)> {
-    vec![
+fn records() -> Vec<(&'static str, quorate_node::Record)> {
+    let of = |bucket| move |(name, record)| (name, quorate_node::Record { bucket: Bucket(bucket), record });
+    let other = ("in.promise", Record::Promise(ballot(6)));
+    let first = vec![
         ("promise", Record::Promise(ballot(6))),
         ("append", Record::Append { first: 311, log_ballot: ballot(5), entries: entries() }),
         ("entered", Record::Entered(epoch())),
         ("installed", Record::Installed { base: 310, base_ballot: ballot(5) }),
         ("kept", Record::Kept { promised: ballot(6), log_ballot: ballot(5), epochs: vec![epoch()] }),
-    ]
+    ];
+    first.into_iter().map(of(0)).chain([other].map(of(258))).collect()
 }
 
 fn hex(bytes: &[u8]) -> String {

@@ -54,6 +54,8 @@ pub enum Input {
     PeerLost(NodeId),
     /// The state in the store, with its [`Replog::applied_row`], has reached this entry.
     Applied(Index),
+    /// Old records of this log, though they may be few, are in the way of letting go of others' newer ones.
+    Checkpoint,
 }
 
 /// What a replica tells its parent.
@@ -395,6 +397,10 @@ impl Replog {
             Input::Transfer(to) => self.transfer(cx, to, out),
             Input::PeerConnected(peer) => self.peer_connected(cx, peer, out),
             Input::PeerLost(peer) => self.peer_lost(cx, peer, out),
+            // As if they were many: seen to after this step.
+            Input::Checkpoint => {
+                self.journal_bytes = self.journal_bytes.max(self.config.checkpoint_bytes + 1)
+            }
             Input::Applied(applied) => {
                 assert!(self.applied <= applied && applied <= self.chosen, "applied {applied} out of order");
                 self.applied = applied;

@@ -48,7 +48,9 @@ impl Shard {
                         payload.now_ms = cx.wall.unix_ms;
                     }
                     self.apply_payload(&mut view, index, &payload, &mut answers);
-                    self.sessions.forget_oldest(area, index, &limits, &mut view.overlay);
+                    if index == last || !limits.breaks(Mutant::SessionsForgottenByStep) {
+                        self.sessions.forget_oldest(area, index, &limits, &mut view.overlay);
+                    }
                 }
                 Err(_) => cx.marks.hit("shard.entry.malformed"),
             }

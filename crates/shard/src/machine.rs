@@ -54,6 +54,8 @@ pub enum Input {
     PeerConnected(NodeId),
     /// This node may have died.
     PeerLost(NodeId),
+    /// Old records of this shard are in the way of letting go of others'.
+    Checkpoint,
 }
 
 /// What a shard tells its node.
@@ -220,6 +222,7 @@ impl Shard {
             Input::PeerConnected(peer) => {
                 self.step_log(cx, Event::Input(replog::Input::PeerConnected(peer)), out)
             }
+            Input::Checkpoint => self.step_log(cx, Event::Input(replog::Input::Checkpoint), out),
             Input::PeerLost(peer) => self.step_log(cx, Event::Input(replog::Input::PeerLost(peer)), out),
         }
     }

@@ -36,11 +36,15 @@ pub enum Mutant {
     NamesRepeat,
     /// A node that leads others stops.
     StopWhileLeading,
+    /// Old sessions are forgotten when a step of applying ends, wherever that is.
+    SessionsForgottenByStep,
+    /// A node lets go of records that one of its buckets needs no more, though another does.
+    DiscardForOthers,
 }
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Mutant; 16] = [
+    pub const ALL: [Mutant; 18] = [
         Mutant::SessionsNotInSnapshot,
         Mutant::ApplyAgain,
         Mutant::SessionRowMissing,
@@ -57,5 +61,7 @@ impl Mutant {
         Mutant::ReadsOvertake,
         Mutant::NamesRepeat,
         Mutant::StopWhileLeading,
+        Mutant::SessionsForgottenByStep,
+        Mutant::DiscardForOthers,
     ];
 }

@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quorate_api::{Command, Consistency, Outcome, Reply, Request};
+use quorate_api::{Bucket, Command, Consistency, Outcome, Reply, Request};
 use quorate_kernel::{ClusterId, NodeId};
 use quorate_node::{
     ClientRequest, ConnectionId, Endpoints, Input, Limits, Member, Node, NodeConfig, Output, Ticket,
@@ -68,7 +68,9 @@ fn writes_go_on_soon_after_the_leader_died() {
 fn gap_after_the_leader_died(seed: u64) -> Duration {
     let mut world = World::new(WorldOptions::calm(seed, 3), Writer::default());
     let leads = |world: &World<Writer>| {
-        let leading = world.nodes().live().find(|(_, node)| node.is_ready() && node.shard().log().leads());
+        let leading = world.nodes().live().find(|(_, node)| {
+            node.is_ready() && node.shard(Bucket(0)).is_some_and(|shard| shard.log().leads())
+        });
         leading.map(|(id, _)| id)
     };
     assert!(world.run_until_done(Duration::from_secs(5), |world| leads(world).is_some()));
@@ -106,6 +108,7 @@ impl Harness for Writer {
             me: member(id.0),
             cluster: ClusterId(1),
             bootstrap: (1..=3).map(member).collect(),
+            buckets: std::num::NonZeroU16::MIN,
             log: quorate_replog::Config::production(),
             limits: Limits::production(),
         })

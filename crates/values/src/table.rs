@@ -94,14 +94,23 @@ pub struct Spec {
 }
 
 impl Spec {
-    /// The flags as `COMMAND INFO` shows them. Containers of subcommands (OBJECT, MEMORY) have none themselves.
+    /// Whether it holds subcommands (OBJECT, MEMORY).
+    fn is_container(&self) -> bool {
+        matches!(self.name, "object" | "memory")
+    }
+
+    /// Whether it is about all keys there are (DBSIZE, FLUSHALL, ...) and names none.
+    pub fn spans_keyspace(&self) -> bool {
+        self.keys.first == 0 && self.categories.contains(&"keyspace") && !self.is_container()
+    }
+
+    /// The flags as `COMMAND INFO` shows them. Containers have none themselves.
     pub fn command_flags(&self) -> impl Iterator<Item = &'static str> + use<> {
-        let container = matches!(self.name, "object" | "memory");
         let effect = match self.effect {
             Effect::Read => "readonly",
             Effect::Write => "write",
         };
-        (!container).then_some(effect).into_iter().chain(self.flags.iter().copied())
+        (!self.is_container()).then_some(effect).into_iter().chain(self.flags.iter().copied())
     }
 }
 

@@ -1,13 +1,16 @@
 //! The harness: whole nodes, their clients and their operator.
 
 use std::collections::BTreeMap;
+use std::num::NonZeroU16;
 use std::time::Duration;
 
-use quorate_api::{Consistency, Outcome, Refusal, Request};
+use quorate_api::{Bucket, Consistency, Outcome, Refusal, Request};
 use quorate_checker::{History, Verdict as Judged};
 use quorate_kernel::{ClusterId, Marks, NodeId, Rng};
+use quorate_node::Record;
 use quorate_node::{ConnectionId, Input, Limits, Message, Node, NodeConfig, Output};
-use quorate_replog::{Config, Record};
+use quorate_replog::Config;
+use quorate_shard::Shard;
 use quorate_workload::{Kind, Spec, Workload};
 
 use super::doors::{Asker, Doors};
@@ -16,40 +19,9 @@ use super::keys::{Keeper, Rules};
 use super::lanes::{Course, Duty, Lane, Stage};
 use super::operator::{Links, Operator, Zeal, leader, member};
 use super::pipeline::Pipeline;
+use super::spread::{is_clean, is_spread};
+use super::stress::{Play, Stress, draw_limits, draw_log};
 use crate::{Agenda, Boot, Fault, FaultSet, Harness, Nodes, Plan, Seen, Verdict, through_bytes};
-
-/// What a kind of run lays stress on; everything else is drawn.
-#[derive(Debug, Clone, Default)]
-pub struct Stress {
-    /// Chance in a thousand that a node that just answered a write crashes, freezes or is cut off.
-    pub aimed: u64,
-    /// What clients do; drawn if not given.
-    pub play: Option<Play>,
-    /// How many nodes are members at first; drawn if not given.
-    pub members: Option<usize>,
-    /// Replaces the drawn queues and deadlines.
-    pub limits: Option<Limits>,
-    /// Replaces the drawn settings of the log.
-    pub log: Option<Config>,
-    /// Longest time between two acts of the operator; drawn if not given, none if zero.
-    pub operator: Option<Duration>,
-    /// Percentage of handovers among the operator's acts; drawn if not given.
-    pub transfers: Option<u64>,
-    /// A broken rule.
-    #[cfg(feature = "mutants")]
-    pub mutant: Option<quorate_shard::Mutant>,
-}
-
-/// What clients do besides keeping pipelines full.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub enum Play {
-    /// Nothing.
-    Pipelines,
-    /// A workload whose history is judged.
-    Workload(Kind),
-    /// Keys that expire, move and are removed.
-    Keys,
-}
 
 const OPERATOR: u64 = 1 << 40;
 const LINKS: u64 = OPERATOR + 1;
@@ -82,6 +54,7 @@ pub struct Cluster {
     limits: Limits,
     log: Config,
     priorities: bool,
+    buckets: NonZeroU16,
     first: Vec<NodeId>,
     faults: FaultSet,
     aimed: u64,
@@ -136,6 +109,7 @@ impl Cluster {
             limits: stress.limits.clone().unwrap_or(limits),
             log: stress.log.clone().unwrap_or(log),
             priorities: rng.chance(1, 4),
+            buckets: NonZeroU16::MIN,
             links: Links::new(first.clone()),
             first,
             faults: plan.faults,
@@ -176,6 +150,12 @@ impl Cluster {
             _ => Play::Keys,
         });
         let count = u64::from(plan.clients) * rng.between(1, 3);
+        let drawn = if rng.chance(1, 2) { rng.between(2, 4) as u16 } else { 1 };
+        self.buckets = stress
+            .buckets
+            .or(NonZeroU16::new(drawn))
+            .filter(|_| play.is_about_single_keys())
+            .unwrap_or(NonZeroU16::MIN);
         match play {
             // FLUSHALL would take the keys of pipelines, too.
             Play::Keys if self.rules.flushes > 0 => {
@@ -403,6 +383,7 @@ impl Cluster {
             Outcome::Refused(Refusal::NoMemory) => "node.sim.refused.no_memory",
             Outcome::Refused(Refusal::NotServing) => "node.sim.refused.not_serving",
             Outcome::Refused(Refusal::TooLarge) => "node.sim.refused.too_large",
+            Outcome::Refused(Refusal::SeveralBuckets) => "node.sim.refused.several_buckets",
         };
         *self.counts.refused.entry(name).or_default() += 1;
     }
@@ -411,7 +392,11 @@ impl Cluster {
     fn turn(&mut self, nodes: &Nodes<Node>) {
         let Some(healed) = self.healed else { return };
         let alive = self.pipelines.iter().all(|pipeline| pipeline.done_since_healing);
-        if self.stage == Stage::Work && self.now > healed + LAST_WORDS && alive && is_clean(nodes) {
+        if self.stage == Stage::Work
+            && self.now > healed + LAST_WORDS
+            && alive
+            && is_clean(nodes, self.buckets)
+        {
             self.stage = Stage::Leave;
         }
         if self.stage == Stage::Leave && self.doors.waiting() == 0 {
@@ -436,49 +421,6 @@ impl Cluster {
     }
 }
 
-/// Whether the leader has no garbage left to remove.
-fn is_clean(nodes: &Nodes<Node>) -> bool {
-    let Some(leader) = leader(nodes).and_then(|leader| nodes.machine(leader)) else { return false };
-    let state = leader.shard().state();
-    state.dead_collections == 0 && state.keyspace_oldest == state.keyspace
-}
-
-fn draw_log(rng: &mut Rng, plan: &Plan) -> Config {
-    let ms = |ms| Duration::from_millis(ms);
-    let mut config = if rng.chance(7, 8) { Config::tiny() } else { Config::production() };
-    config.heartbeat = ms(rng.between(5, 40));
-    config.election = config.heartbeat * rng.between(3, 8) as u32;
-    config.lease = match rng.below(3) {
-        0 => Duration::ZERO,
-        1 => config.election,
-        _ => config.election * rng.between(1, 9) as u32 / 10,
-    };
-    config.clock_error_ppm = plan.world.clock.rate_error_ppm_max;
-    config.change_deadline = ms(rng.between(100, 5_000));
-    config.learner_lag_max = rng.between(0, 10);
-    config.append_bytes_max = rng.between(100, 2_000) as usize;
-    config.inflight_bytes_max = config.append_bytes_max * rng.between(1, 6) as usize;
-    config.log_bytes_max = rng.between(300, 8_000) as usize;
-    config.checkpoint_bytes = rng.between(300, 8_000) as usize;
-    config.snapshot_part_bytes = rng.between(50, 2_000) as usize;
-    config
-}
-
-fn draw_limits(rng: &mut Rng) -> Limits {
-    let base = if rng.chance(3, 4) { Limits::tiny() } else { Limits::production() };
-    let tiny = base.requests_max < Limits::production().requests_max;
-    Limits {
-        deadline: Duration::from_millis(rng.between(100, 3_000)),
-        retry: Duration::from_millis(rng.between(10, 300)),
-        requests_max: if tiny { rng.between(20, 100) as usize } else { base.requests_max },
-        shard: quorate_shard::Limits {
-            apply_entries_max: if rng.chance(1, 2) { rng.between(1, 4) as usize } else { 64 },
-            ..base.shard
-        },
-        ..base
-    }
-}
-
 impl Harness for Cluster {
     type Machine = Node;
 
@@ -491,8 +433,8 @@ impl Harness for Cluster {
             true => self.first.iter().copied().map(member).collect(),
             false => Vec::new(),
         };
-        let limits = self.limits.clone();
-        Node::new(NodeConfig { me: member(node), cluster: ClusterId(7), bootstrap, log, limits })
+        let (limits, buckets) = (self.limits.clone(), self.buckets);
+        Node::new(NodeConfig { me: member(node), cluster: ClusterId(7), bootstrap, buckets, log, limits })
     }
 
     fn start(&mut self, agenda: &mut Agenda<Input>) {
@@ -611,7 +553,7 @@ impl Harness for Cluster {
         {
             return Err(late);
         }
-        let Some(id) = leader(nodes) else { return Err("nobody leads".into()) };
+        let Some(id) = leader(nodes, Bucket(0)) else { return Err("nobody leads".into()) };
         let Some(first) = nodes.machine(id) else { return Err("nobody leads".into()) };
         if !first.is_ready() {
             return Err(format!("{id:?} leads and is not ready: {:?}", first.status()));
@@ -624,7 +566,7 @@ impl Harness for Cluster {
                 "clients are not done: {:?}, {} requests, garbage {:?}",
                 self.stage,
                 self.doors.waiting(),
-                first.shard().state()
+                first.shard(Bucket(0)).map(Shard::state)
             ));
         }
         if self.courses.iter().any(|course| !course.is_over())
@@ -633,18 +575,7 @@ impl Harness for Cluster {
         {
             return Err("the last look is not done".into());
         }
-        let log = first.shard().log();
-        for (node, machine) in nodes.live() {
-            let other = machine.shard().log();
-            let belongs = log.epoch().has(node) || other.is_retired();
-            if !belongs {
-                return Err(format!("{node:?} is neither a member nor retired: {:?}", machine.status()));
-            }
-            if log.epoch().has(node) && other.applied() != log.last() {
-                return Err(format!("{node:?} has applied {} of {}", other.applied(), log.last()));
-            }
-        }
-        Ok(())
+        (0..self.buckets.get()).map(Bucket).try_for_each(|bucket| is_spread(nodes, bucket))
     }
 
     fn finish(&mut self, nodes: &Nodes<Node>, marks: &mut Marks) -> Verdict {

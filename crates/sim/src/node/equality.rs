@@ -2,8 +2,10 @@
 
 use std::collections::BTreeMap;
 
+use quorate_api::Bucket;
 use quorate_kernel::NodeId;
 use quorate_node::Node;
+use quorate_shard::Shard;
 use quorate_store::{MemoryStore, Row, Scan, Store, prefix_end};
 
 use crate::Verdict;
@@ -14,8 +16,8 @@ const KEPT: usize = 300;
 /// The rows at each applied entry, and who had them first.
 #[derive(Debug, Default)]
 pub(crate) struct Equality {
-    known: BTreeMap<u64, (Vec<Row>, NodeId)>,
-    newest: BTreeMap<NodeId, u64>,
+    known: BTreeMap<(u64, Bucket), (Vec<Row>, NodeId)>,
+    newest: BTreeMap<(NodeId, Bucket), u64>,
     /// Only every so many entries are looked at.
     every: u64,
     pub(crate) compared: u64,
@@ -31,11 +33,15 @@ impl Equality {
     /// # Errors
     /// If another node's state was different at the same entry.
     pub(crate) fn look(&mut self, node: NodeId, machine: &Node, store: &MemoryStore) -> Verdict {
-        let applied = machine.shard().log().applied();
-        if self.newest.insert(node, applied) == Some(applied) || !applied.is_multiple_of(self.every) {
-            return Ok(());
+        for (bucket, shard) in shards(machine) {
+            let applied = shard.log().applied();
+            if self.newest.insert((node, bucket), applied) != Some(applied)
+                && applied.is_multiple_of(self.every)
+            {
+                self.compare_shard(node, bucket, shard, store)?;
+            }
         }
-        self.compare(node, machine, store)
+        Ok(())
     }
 
     /// Looks at a node, whatever it has applied.
@@ -43,9 +49,13 @@ impl Equality {
     /// # Errors
     /// As [`Equality::look`].
     pub(crate) fn compare(&mut self, node: NodeId, machine: &Node, store: &MemoryStore) -> Verdict {
-        let applied = machine.shard().log().applied();
-        let rows = rows(machine, store);
-        match self.known.get(&applied) {
+        shards(machine).try_for_each(|(bucket, shard)| self.compare_shard(node, bucket, shard, store))
+    }
+
+    fn compare_shard(&mut self, node: NodeId, bucket: Bucket, shard: &Shard, store: &MemoryStore) -> Verdict {
+        let applied = shard.log().applied();
+        let rows = rows(shard, store);
+        match self.known.get(&(applied, bucket)) {
             Some((others, first)) if !alike(&rows, others) => {
                 let only = |some: &[Row], others: &[Row]| {
                     let missing = |row: &&Row| {
@@ -57,13 +67,13 @@ impl Equality {
                         .collect::<Vec<_>>()
                 };
                 return Err(format!(
-                    "{node:?} and {first:?} differ after entry {applied}: the one has {:?}, the other {:?}",
+                    "{node:?} and {first:?} differ in {bucket:?} after entry {applied}: the one has {:?}, the other {:?}",
                     only(&rows, others),
                     only(others, &rows)
                 ));
             }
             Some(_) => self.compared += 1,
-            None => drop(self.known.insert(applied, (rows, node))),
+            None => drop(self.known.insert((applied, bucket), (rows, node))),
         }
         while self.known.len() > KEPT {
             self.known.pop_first();
@@ -73,15 +83,19 @@ impl Equality {
 
     /// A node starts over from its disk.
     pub(crate) fn booted(&mut self, node: NodeId) {
-        self.newest.remove(&node);
+        self.newest.retain(|(other, _), _| *other != node);
     }
 }
 
 /// Bytes of a row's key that name the area it lies in, which may be another on each node.
 const AREA: usize = 5;
 
-fn rows(machine: &Node, store: &MemoryStore) -> Vec<Row> {
-    let prefix = machine.shard().log().data_prefix();
+fn shards(machine: &Node) -> impl Iterator<Item = (Bucket, &Shard)> {
+    machine.buckets().filter_map(|bucket| Some((bucket, machine.shard(bucket)?)))
+}
+
+fn rows(shard: &Shard, store: &MemoryStore) -> Vec<Row> {
+    let prefix = shard.log().data_prefix();
     store.scan(Scan::range(&prefix, prefix_end(&prefix).as_deref()))
 }
 

@@ -10,6 +10,8 @@
 //! | `keys.rs` | expiry, renaming, removal, FLUSHALL |
 //! | `operator.rs` | member changes, handovers, orderly stops, connections and rumours |
 //! | `equality.rs` | replicas that hold the same state |
+//! | `spread.rs` | everybody has what they should have, in the end |
+//! | `stress.rs` | what is drawn for a run |
 //! | `profile.rs` | kinds of runs, and what they must reach |
 
 mod cluster;
@@ -20,9 +22,12 @@ mod lanes;
 mod operator;
 mod pipeline;
 mod profile;
+mod spread;
+mod stress;
 mod words;
 
-pub use cluster::{Cluster, Play, Stress};
+pub use cluster::Cluster;
 #[cfg(feature = "mutants")]
 pub use profile::hunt;
 pub use profile::{Kind, swarm};
+pub use stress::{Play, Stress};

@@ -3,8 +3,10 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
+use quorate_api::Bucket;
 use quorate_kernel::{NodeId, Rng};
 use quorate_node::{AdminOutcome, AdminRequest, Endpoints, Input, Member, Node, Ticket};
+use quorate_shard::Shard;
 
 use crate::{Agenda, Life, Nodes, Verdict};
 
@@ -72,7 +74,7 @@ impl Operator {
             AdminRequest::TransferLeadership { to: rng.pick(&live).copied().filter(|_| rng.chance(1, 2)) }
         } else {
             let all: Vec<NodeId> = nodes.ids().collect();
-            let Some(now) = leader(nodes).and_then(|leader| nodes.machine(leader)) else { return };
+            let Some(now) = leader(nodes, Bucket(0)).and_then(|leader| nodes.machine(leader)) else { return };
             let members: Vec<NodeId> = now.status().members.iter().map(|member| member.id).collect();
             let wanted = wish(&members, &all, target, rng);
             let add = wanted.iter().filter(|id| !members.contains(id)).map(|id| member(*id)).collect();
@@ -104,8 +106,8 @@ impl Operator {
         if self.stopping.remove(&node).is_none() {
             return Err(format!("{node:?} wants to stop, though nobody asked it to"));
         }
-        let log = machine.shard().log();
-        if log.leads() && log.epoch().members.len() > 1 {
+        let mut logs = machine.buckets().filter_map(|bucket| machine.shard(bucket)).map(Shard::log);
+        if logs.any(|log| log.leads() && log.epoch().members.len() > 1) {
             return Err(format!("{node:?} wants to stop while it leads"));
         }
         self.stopped += 1;
@@ -139,9 +141,9 @@ impl Operator {
     }
 }
 
-/// Who leads, by the newest ballot.
-pub(crate) fn leader(nodes: &Nodes<Node>) -> Option<NodeId> {
-    let leading = nodes.live().filter_map(|(id, node)| Some((node.shard().log().leading()?, id)));
+/// Who leads a bucket, by the newest ballot.
+pub(crate) fn leader(nodes: &Nodes<Node>, bucket: Bucket) -> Option<NodeId> {
+    let leading = nodes.live().filter_map(|(id, node)| Some((node.shard(bucket)?.log().leading()?, id)));
     leading.max().map(|(_, id)| id)
 }
 

@@ -1,10 +1,13 @@
 //! Kinds of runs of whole nodes.
 
+#[cfg(feature = "mutants")]
+use std::num::NonZeroU16;
 use std::time::Duration;
 
+use super::cluster::Cluster;
 #[cfg(feature = "mutants")]
-use super::cluster::Play;
-use super::cluster::{Cluster, Stress};
+use super::stress::Play;
+use super::stress::Stress;
 use crate::{Fault, FaultSet, Plan, Profile};
 
 /// A profile and what its harness lays stress on.
@@ -24,10 +27,13 @@ impl Kind {
 }
 
 /// What 60 seeds must reach, at least.
-const FLOORS: [(&str, u64); 36] = [
+const FLOORS: [(&str, u64); 39] = [
     ("node.batch.again", 50),
     ("node.batch.gap", 100),
     ("node.batch.not_taken", 50),
+    ("node.bucket.balanced", 2),
+    ("node.bucket.checkpoint", 5),
+    ("node.bucket.follows", 10),
     ("node.batch.takes", 20),
     ("node.disk.full", 20),
     ("node.disk.room", 20),
@@ -100,7 +106,10 @@ pub fn hunt(mutant: quorate_shard::Mutant) -> Kind {
             kind.stress.transfers = Some(95);
         }
         // A node must come back before the answers to what it asked have.
-        Mutant::NamesRepeat => kind.stress.aimed = 200,
+        Mutant::NamesRepeat => {
+            kind.stress.aimed = 200;
+            kind.stress.buckets = Some(NonZeroU16::MIN);
+        }
         // Many entries must wait to be applied while a read is allowed.
         Mutant::ReadBeforeApplied => {
             kind.stress.aimed = 100;

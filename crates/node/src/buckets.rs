@@ -1,0 +1,80 @@
+//! The buckets that this node leads: who their members are, and who should lead.
+//!
+//! The members of bucket 0 are those of the cluster, and every bucket follows them. Bucket by bucket another member should
+//! lead, so that the load is spread.
+
+use alloc::vec::Vec;
+use core::time::Duration;
+use quorate_api::Bucket;
+use quorate_kernel::{Cx, Event, NodeId};
+use quorate_replog::Member;
+use quorate_shard as shard;
+
+use crate::admin::Asker;
+use crate::machine::{Node, Out};
+
+/// Between looks at who should lead. Long beside an election: whoever should lead may just have failed to.
+const BALANCE_EVERY: Duration = Duration::from_secs(2);
+
+impl Node {
+    /// Looks after the buckets that this node leads.
+    pub(crate) fn look_after_buckets(&mut self, cx: &mut Cx<'_>, out: &mut Out) {
+        self.look_after_records(cx, out);
+        let balance = self.config.buckets.get() > 1 && cx.now >= self.balance_at;
+        if balance {
+            self.balance_at = cx.now + BALANCE_EVERY;
+        }
+        for bucket in self.every_bucket() {
+            if let Some((add, remove)) = self.members_due(bucket) {
+                let ticket = self.next_ticket();
+                self.changes.insert(ticket, Asker::Follower(bucket));
+                cx.marks.hit("node.bucket.follows");
+                self.change(cx, bucket, (ticket, add, remove), out);
+            } else if let Some(to) = self.leader_due(bucket).filter(|_| balance) {
+                cx.marks.hit("node.bucket.balanced");
+                self.step_shard(cx, bucket, Event::Input(shard::Input::Transfer(Some(to))), out);
+            }
+        }
+    }
+
+    /// Sees to it that no bucket holds up old records of all because it has few new ones of its own.
+    fn look_after_records(&mut self, cx: &mut Cx<'_>, out: &mut Out) {
+        let (before, _) = self.newest_discard;
+        for bucket in self.every_bucket() {
+            let needs = self.replicas.get(&bucket).and_then(|replica| replica.needs);
+            if needs.is_some_and(|needs| needs < before) {
+                cx.marks.hit("node.bucket.checkpoint");
+                self.step_shard(cx, bucket, Event::Input(shard::Input::Checkpoint), out);
+            }
+        }
+    }
+
+    /// Who is to join and to leave a bucket that this node leads.
+    fn members_due(&self, bucket: Bucket) -> Option<(Vec<Member>, Vec<NodeId>)> {
+        let replica = self.replicas.get(&bucket).filter(|_| bucket != Bucket(0))?;
+        let (log, wanted) = (replica.log(), self.log().epoch());
+        let under_way = self.changes.values().any(|asker| *asker == Asker::Follower(bucket));
+        let epoch = log.epoch();
+        // Every step of a bucket follows one of bucket 0, or several: whoever has seen fewer of these is late.
+        if under_way || !log.is_ready() || !log.can_propose() || epoch.number >= wanted.number {
+            return None;
+        }
+        let add: Vec<Member> =
+            wanted.members.iter().filter(|member| !epoch.members.contains(member)).cloned().collect();
+        let remove: Vec<NodeId> =
+            epoch.members.iter().map(|member| member.id).filter(|id| !wanted.has(*id)).collect();
+        (!add.is_empty() || !remove.is_empty()).then_some((add, remove))
+    }
+
+    /// Who should lead a bucket in the place of this node, and could at once.
+    fn leader_due(&self, bucket: Bucket) -> Option<NodeId> {
+        let log = self.replicas.get(&bucket)?.log();
+        let members = &log.epoch().members;
+        let mut ids: Vec<NodeId> = members.iter().map(|member| member.id).collect();
+        ids.sort_unstable();
+        let due = *ids.get(usize::from(bucket.0) % ids.len().max(1))?;
+        let prompt = log.progress().iter().any(|(id, matched)| *id == due && *matched >= log.chosen());
+        (due != self.config.me.id && log.leads() && log.is_ready() && prompt && self.connected.contains(&due))
+            .then_some(due)
+    }
+}

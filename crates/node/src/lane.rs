@@ -1,0 +1,50 @@
+//! The way of this node's clients into one bucket.
+
+use core::time::Duration;
+use quorate_kernel::{NodeId, Time};
+
+use crate::connections::Connections;
+use crate::origin::Origin;
+use crate::reads::Reads;
+
+/// What this node keeps of requests for one bucket, whether it has a copy of it or not.
+#[derive(Debug)]
+pub(crate) struct Lane {
+    pub(crate) origin: Origin,
+    pub(crate) reads: Reads,
+    pub(crate) connections: Connections,
+    /// No sooner is the log's end asked for again.
+    pub(crate) begin_again_at: Time,
+    /// The leader said that its disk is full; until then it is believed.
+    pub(crate) leader_full_until: Time,
+    /// Whether requests are being sent on right now.
+    pub(crate) dispatching: bool,
+}
+
+impl Lane {
+    pub(crate) fn new(me: NodeId) -> Self {
+        Lane {
+            origin: Origin::new(me),
+            reads: Reads::default(),
+            connections: Connections::default(),
+            begin_again_at: Time::default(),
+            leader_full_until: Time::default(),
+            dispatching: false,
+        }
+    }
+
+    /// Requests taken from clients and not answered.
+    pub(crate) fn pending(&self) -> usize {
+        self.origin.count() + self.reads.count() + self.connections.waiting()
+    }
+
+    /// Requests whose clients wait.
+    pub(crate) fn awaited(&self) -> usize {
+        self.origin.awaited() + self.reads.count() + self.connections.waiting()
+    }
+
+    /// A new leader is known: whatever was asked of another is asked again.
+    pub(crate) fn leader_changed(&mut self, now: Time) {
+        self.reads.ask_again(Duration::ZERO, now);
+    }
+}

@@ -1,0 +1,49 @@
+//! How a node sees itself and its cluster.
+
+use crate::admin::from_log_member;
+use crate::interface::Status;
+use crate::machine::Node;
+use crate::replica::Replica;
+
+impl Node {
+    /// This node's view of itself and its cluster, for operators. The driver adds what only it knows: the bytes of the
+    /// store.
+    pub fn status(&self) -> Status {
+        let log = self.log();
+        let epoch = log.epoch();
+        let role = match (log.leads(), log.is_member(), log.is_retired()) {
+            (true, ..) => "leader",
+            (_, _, true) => "retired",
+            (_, true, _) if log.believed_leader().is_some() => "follower",
+            (_, true, _) => "candidate",
+            (_, false, _) if epoch.number == 0 => "joining",
+            (_, false, _) => "learner",
+        };
+        Status {
+            id: self.config.me.id,
+            role: role.into(),
+            ready: self.is_ready(),
+            believed_leader: log.believed_leader(),
+            epoch: epoch.number,
+            members: epoch.members.iter().map(from_log_member).collect(),
+            learners: log.learners(),
+            log_last: log.last(),
+            log_chosen: log.chosen(),
+            log_applied: log.applied(),
+            log_first: log.base() + 1,
+            keys: self.replicas.values().map(|replica| replica.shard.state().keys).sum(),
+            store_bytes: 0,
+            requests_pending: self.pending() as u64,
+            followers: log.progress(),
+        }
+    }
+
+    /// Whether this node would serve a strict request now.
+    pub fn is_ready(&self) -> bool {
+        let is_led = |replica: &Replica| match replica.log().leads() {
+            true => replica.shard.takes_batches(),
+            false => replica.log().believed_leader().is_some(),
+        };
+        self.replicas.values().all(is_led) && self.log().is_member() && !self.stopping
+    }
+}

@@ -1,0 +1,96 @@
+//! What is drawn for a run and what it lays stress on.
+
+use std::num::NonZeroU16;
+use std::time::Duration;
+
+use quorate_kernel::Rng;
+use quorate_node::Limits;
+use quorate_replog::Config;
+use quorate_workload::Kind;
+
+use crate::Plan;
+
+/// What a kind of run lays stress on; everything else is drawn.
+#[derive(Debug, Clone, Default)]
+pub struct Stress {
+    /// Chance in a thousand that a node that just answered a write crashes, freezes or is cut off.
+    pub aimed: u64,
+    /// What clients do; drawn if not given.
+    pub play: Option<Play>,
+    /// How many nodes are members at first; drawn if not given.
+    pub members: Option<usize>,
+    /// Into how many buckets keys are cut; drawn if not given, where each request is about one key.
+    pub buckets: Option<NonZeroU16>,
+    /// Replaces the drawn queues and deadlines.
+    pub limits: Option<Limits>,
+    /// Replaces the drawn settings of the log.
+    pub log: Option<Config>,
+    /// Longest time between two acts of the operator; drawn if not given, none if zero.
+    pub operator: Option<Duration>,
+    /// Percentage of handovers among the operator's acts; drawn if not given.
+    pub transfers: Option<u64>,
+    /// A broken rule.
+    #[cfg(feature = "mutants")]
+    pub mutant: Option<quorate_shard::Mutant>,
+}
+
+/// What clients do besides keeping pipelines full.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Play {
+    /// Nothing.
+    Pipelines,
+    /// A workload whose history is judged.
+    Workload(Kind),
+    /// Keys that expire, move and are removed.
+    Keys,
+}
+
+impl Play {
+    /// Whether each request is about one key.
+    pub(super) fn is_about_single_keys(self) -> bool {
+        match self {
+            Play::Pipelines => true,
+            Play::Keys => false,
+            Play::Workload(kind) => matches!(
+                kind,
+                Kind::Register | Kind::Swap | Kind::Counter | Kind::Append | Kind::AppendString
+            ),
+        }
+    }
+}
+
+pub(super) fn draw_log(rng: &mut Rng, plan: &Plan) -> Config {
+    let ms = |ms| Duration::from_millis(ms);
+    let mut config = if rng.chance(7, 8) { Config::tiny() } else { Config::production() };
+    config.heartbeat = ms(rng.between(5, 40));
+    config.election = config.heartbeat * rng.between(3, 8) as u32;
+    config.lease = match rng.below(3) {
+        0 => Duration::ZERO,
+        1 => config.election,
+        _ => config.election * rng.between(1, 9) as u32 / 10,
+    };
+    config.clock_error_ppm = plan.world.clock.rate_error_ppm_max;
+    config.change_deadline = ms(rng.between(100, 5_000));
+    config.learner_lag_max = rng.between(0, 10);
+    config.append_bytes_max = rng.between(100, 2_000) as usize;
+    config.inflight_bytes_max = config.append_bytes_max * rng.between(1, 6) as usize;
+    config.log_bytes_max = rng.between(300, 8_000) as usize;
+    config.checkpoint_bytes = rng.between(300, 8_000) as usize;
+    config.snapshot_part_bytes = rng.between(50, 2_000) as usize;
+    config
+}
+
+pub(super) fn draw_limits(rng: &mut Rng) -> Limits {
+    let base = if rng.chance(3, 4) { Limits::tiny() } else { Limits::production() };
+    let tiny = base.requests_max < Limits::production().requests_max;
+    Limits {
+        deadline: Duration::from_millis(rng.between(100, 3_000)),
+        retry: Duration::from_millis(rng.between(10, 300)),
+        requests_max: if tiny { rng.between(20, 100) as usize } else { base.requests_max },
+        shard: quorate_shard::Limits {
+            apply_entries_max: if rng.chance(1, 2) { rng.between(1, 4) as usize } else { 64 },
+            ..base.shard
+        },
+        ..base
+    }
+}
