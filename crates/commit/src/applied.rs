@@ -34,7 +34,13 @@ impl Commit {
                     }
                 }
             }
-            Entry::Settle { .. } => {}
+            Entry::Settle { origin, before } => {
+                if let Some(reign) = &mut self.reign {
+                    if reign.settling.get(origin).is_some_and(|under_way| under_way <= before) {
+                        reign.settling.remove(origin);
+                    }
+                }
+            }
         }
         self.finish(turn);
     }

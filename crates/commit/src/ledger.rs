@@ -7,12 +7,25 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use bytes::Bytes;
 use quorate_kernel::wire;
+use serde::{Deserialize, Serialize};
 
 use crate::record::{Entry, Outcome, Record, State, Transaction, Vote};
 use crate::{LogId, Mutant, TransactionId};
 
 /// Records forgotten by one entry because their origin has settled them. Part of what the log means.
 const FORGET_MAX: usize = 256;
+
+/// Origins that are gone for good and whose horizon is kept, so that messages that come late find it; beyond, that of the
+/// one that went first is forgotten. Part of what the log means.
+const GONE_MAX: usize = 1_024;
+
+/// What an origin will not ask for again.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+struct Horizon {
+    before: u64,
+    /// Counts those that are gone for good, in the order in which they went; 0 for others.
+    gone: u64,
+}
 
 /// The name of a row.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -55,7 +68,9 @@ pub struct Ledger {
     records: BTreeMap<TransactionId, Record>,
     /// By origin and number: what an advancing horizon lets go of.
     by_origin: BTreeMap<(u64, u64), TransactionId>,
-    horizons: BTreeMap<u64, u64>,
+    horizons: BTreeMap<u64, Horizon>,
+    /// Origins that are gone, by when they went.
+    gone: BTreeMap<u64, u64>,
     changed: BTreeSet<Row>,
     unfinished: usize,
     #[cfg(feature = "mutants")]
@@ -73,6 +88,7 @@ impl Ledger {
             records: BTreeMap::new(),
             by_origin: BTreeMap::new(),
             horizons: BTreeMap::new(),
+            gone: BTreeMap::new(),
             changed: BTreeSet::new(),
             unfinished: 0,
             #[cfg(feature = "mutants")]
@@ -87,7 +103,11 @@ impl Ledger {
     pub fn load(&mut self, name: &[u8], value: &[u8]) -> Result<(), wire::Malformed> {
         match Row::of_bytes(name).ok_or(wire::Malformed)? {
             Row::Origin(origin) => {
-                self.horizons.insert(origin, wire::decode(value)?);
+                let horizon: Horizon = wire::decode(value)?;
+                self.horizons.insert(origin, horizon);
+                if horizon.gone > 0 {
+                    self.gone.insert(horizon.gone, origin);
+                }
             }
             Row::Transaction(id) => {
                 let record: Record = wire::decode(value)?;
@@ -140,9 +160,9 @@ impl Ledger {
         self.unfinished
     }
 
-    /// How many origins have a horizon.
+    /// How many origins have a horizon and are not gone for good.
     pub fn origins(&self) -> usize {
-        self.horizons.len()
+        self.horizons.len() - self.gone.len()
     }
 
     /// Whether the origin of `id` is known.
@@ -150,9 +170,19 @@ impl Ledger {
         self.horizons.contains_key(&origin)
     }
 
+    /// What an origin has settled: everything that it numbered below this.
+    pub fn horizon(&self, origin: u64) -> u64 {
+        self.horizons.get(&origin).map_or(0, |horizon| horizon.before)
+    }
+
+    /// Whether anything of an origin is remembered beside its horizon.
+    pub(crate) fn remembers(&self, origin: u64) -> bool {
+        self.by_origin.range((origin, 0)..=(origin, u64::MAX)).next().is_some()
+    }
+
     /// Whether the origin of `id` has said that it will not ask for it again.
     pub fn is_settled(&self, id: TransactionId) -> bool {
-        self.horizons.get(&id.origin).is_some_and(|before| id.sequence < *before)
+        self.horizons.get(&id.origin).is_some_and(|horizon| id.sequence < horizon.before)
     }
 
     /// Applies an entry. The primary appends nothing that does not fit what is before it.
@@ -257,17 +287,31 @@ impl Ledger {
 
     fn settle(&mut self, origin: u64, before: u64) {
         let known = self.horizons.get(&origin).copied().unwrap_or_default();
-        if before > known {
-            self.horizons.insert(origin, before);
+        if before > known.before {
+            let last = self.gone.last_key_value().map_or(0, |(last, _)| *last);
+            let gone = if before == u64::MAX { last + 1 } else { 0 };
+            self.horizons.insert(origin, Horizon { before, gone });
             self.changed.insert(Row::Origin(origin));
+            if gone > 0 {
+                self.gone.insert(gone, origin);
+                self.forget_gone();
+            }
         }
-        let settled = self.by_origin.range((origin, 0)..(origin, before.max(known)));
+        let settled = self.by_origin.range((origin, 0)..(origin, before.max(known.before)));
         let done = settled.map(|(_, id)| *id).filter(|id| self.is_over(*id));
         let done: Vec<TransactionId> = done.take(FORGET_MAX).collect();
         for id in done {
             self.remove(id);
         }
-        self.forget_origin(origin);
+    }
+
+    fn forget_gone(&mut self) {
+        if self.gone.len() > GONE_MAX
+            && let Some((_, origin)) = self.gone.pop_first()
+        {
+            self.horizons.remove(&origin);
+            self.changed.insert(Row::Origin(origin));
+        }
     }
 
     /// Whether nothing is left to do here about a transaction, should its origin have settled it. A coordinator first has
@@ -290,16 +334,6 @@ impl Ledger {
         if self.records.remove(&id).is_some() {
             self.by_origin.remove(&(id.origin, id.sequence));
             self.changed.insert(Row::Transaction(id));
-        }
-        self.forget_origin(id.origin);
-    }
-
-    /// An origin that is gone for good needs no horizon once nothing of it is left: its parent takes no requests of it.
-    fn forget_origin(&mut self, origin: u64) {
-        let gone = self.horizons.get(&origin) == Some(&u64::MAX);
-        if gone && self.by_origin.range((origin, 0)..=(origin, u64::MAX)).next().is_none() {
-            self.horizons.remove(&origin);
-            self.changed.insert(Row::Origin(origin));
         }
     }
 

@@ -177,12 +177,17 @@ impl Commit {
         transaction: Transaction,
         coordinator_view: View,
     ) {
-        let id = transaction.id;
+        let (id, settled) = (transaction.id, transaction.settled_before);
         let refused = match self.judge(&transaction) {
             Err(why) => Some(why),
             Ok(()) => self.admit(turn, transaction, coordinator_view).err(),
         };
         if let Some(why) = refused {
+            if why == NotTaken::Busy && self.ledger.remembers(id.origin) {
+                // What its origin has settled may be what fills the tables, and an origin that is never taken could
+                // never say so.
+                self.settle_news(turn, id.origin, settled);
+            }
             turn.out.push(Effect::NotTaken { id, why });
         }
         self.finish(turn);
@@ -306,7 +311,15 @@ impl Commit {
     /// An origin says, by whatever way its parent has, that it has the outcomes of everything it numbered below `before`
     /// and asks for none of it again; the greatest number means that it is gone for good. Logged if that is news.
     pub fn settle<R: Resources>(&mut self, turn: &mut Turn<'_, R>, origin: u64, before: u64) {
-        if self.reign.is_some() {
+        self.settle_news(turn, origin, before);
+        self.finish(turn);
+    }
+
+    fn settle_news<R>(&mut self, turn: &mut Turn<'_, R>, origin: u64, before: u64) {
+        let Some(reign) = &mut self.reign else { return };
+        let known = self.ledger.horizon(origin).max(reign.settling.get(&origin).copied().unwrap_or_default());
+        if before > known {
+            reign.settling.insert(origin, before);
             turn.out.push(Effect::Append(Entry::Settle { origin, before }));
         }
     }

@@ -268,11 +268,15 @@ impl Commit {
         match self.ledger.get(id).map(|record| &record.state) {
             Some(State::Done(_)) if !twice => return self.send(turn, from, id, Word::Acknowledge),
             None if !self.is_live(id) => {
+                if self.ledger.is_settled(id) {
+                    // It had its outcome and was forgotten, or it never began here and cannot any more.
+                    return self.send(turn, from, id, Word::Acknowledge);
+                }
                 if outcome.is_commit() {
                     return turn.marks.hit("commit.global.unprepared");
                 }
-                if self.ledger.is_settled(id) || !self.has_room_for_tombstone() {
-                    // Nothing can begin any more, or its end will be asked for: no need to remember.
+                if !self.has_room_for_tombstone() {
+                    // Should its request still come, its end will be asked for.
                     return self.send(turn, from, id, Word::Acknowledge);
                 }
                 turn.marks.hit("commit.tombstone.participant");

@@ -82,6 +82,8 @@ pub(crate) struct Reign {
     /// Named by an entry under way that forgets them.
     pub(crate) forgetting: BTreeSet<TransactionId>,
     pub(crate) forget_at: Option<Time>,
+    /// Horizons that are on their way to the log.
+    pub(crate) settling: BTreeMap<u64, u64>,
     /// When the parent was last asked for a tick.
     pub(crate) armed: Option<Time>,
     /// Transactions whose locks may be free, or which are overtaken: to be tried again.
@@ -97,6 +99,7 @@ impl Reign {
             acknowledged: BTreeSet::new(),
             forgetting: BTreeSet::new(),
             forget_at: None,
+            settling: BTreeMap::new(),
             armed: None,
             woken: BTreeSet::new(),
         }

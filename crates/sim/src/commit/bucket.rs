@@ -5,8 +5,8 @@ use std::collections::{BTreeSet, VecDeque};
 use std::time::Duration;
 
 use quorate_commit::{
-    Commit, Config, Effect, Entry, Ledger, LogId, Message, NotTaken, Outcome, Resources as _, Transaction,
-    TransactionId, Turn, View,
+    Commit, Config, Effect, Entry, Ledger, LogId, Message, NotTaken, Outcome, Transaction, TransactionId,
+    Turn, View,
 };
 use quorate_kernel::{Cx, Event, Machine, NodeId, Position};
 use serde::{Deserialize, Serialize};
@@ -137,12 +137,7 @@ impl Bucket {
         self.in_flight.is_empty() && self.commit.view().is_some()
     }
 
-    fn call(
-        &mut self,
-        cx: &mut Cx<'_>,
-        out: &mut Out,
-        act: impl FnOnce(&mut Commit, &mut Turn<'_, Shelf>),
-    ) {
+    fn call(&mut self, cx: &mut Cx<'_>, out: &mut Out, act: impl FnOnce(&mut Commit, &mut Turn<'_, Shelf>)) {
         let mut effects = Vec::new();
         let mut turn = Turn {
             now: cx.now,
@@ -287,7 +282,9 @@ impl Machine for Bucket {
 
     fn check(&self) {
         self.commit.check();
-        let overlooked = self.shelf.locks().overlooked();
+        let mut overlooked = self.shelf.locks().overlooked();
+        // One whose abort is on its way to the log is not tried any more.
+        overlooked.retain(|id| !self.in_flight.iter().any(|(_, entry)| entry.id() == Some(*id)));
         assert!(overlooked.is_empty(), "{overlooked:?} could go on, and nobody told them");
         for (id, record) in self.commit.ledger().records().filter(|_| self.commit.view().is_some()) {
             let holds = self.shelf.locks().holds(id);

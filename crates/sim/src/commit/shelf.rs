@@ -157,9 +157,10 @@ impl Shelf {
 
     /// What is not as it must be.
     fn mismatch(&self, part: &Part) -> Option<Attempt> {
-        let wrong = part.items.iter().find(|item| {
-            item.expected.is_some_and(|expected| self.cell(item.key).version != expected)
-        })?;
+        let wrong = part
+            .items
+            .iter()
+            .find(|item| item.expected.is_some_and(|expected| self.cell(item.key).version != expected))?;
         let resource = Bytes::from(format!("k{}", wrong.key));
         Some(Attempt::Refused { resource, by: self.cell(wrong.key).by })
     }

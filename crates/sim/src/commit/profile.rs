@@ -1,0 +1,52 @@
+//! Kinds of runs of transactions over several logs.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use super::cluster::{Cluster, Stress};
+use crate::{Batch, Fault, FaultSet, Overrides, Plan, Profile, Report, Summary, run, run_many};
+
+/// A profile and what its harness lays stress on.
+#[derive(Debug, Clone)]
+pub struct Kind {
+    /// What seeds draw from.
+    pub profile: Profile,
+    /// What the harness lays stress on.
+    pub stress: Stress,
+}
+
+impl Kind {
+    /// The run that `seed` means.
+    pub fn plan(&self, seed: u64, overrides: &Overrides) -> Plan {
+        Plan::draw(&self.profile, seed, overrides)
+    }
+
+    /// Runs one seed.
+    pub fn run(&self, plan: &Plan) -> Report {
+        run(plan, |plan| Cluster::new(plan, &self.stress))
+    }
+
+    /// Runs many seeds, each twice if so wanted, until `failures_max` have failed.
+    pub fn run_many(&self, seeds: Range<u64>, twice: bool, failures_max: usize) -> Summary {
+        let batch = Batch { twice, failures_max, ..Batch::of(seeds) };
+        run_many(&self.profile, &batch, |plan| Cluster::new(plan, &self.stress), |_| ())
+    }
+}
+
+/// What 300 seeds must reach.
+const FLOORS: &[(&str, u64)] = &[];
+
+/// Everything at once.
+pub fn swarm() -> Kind {
+    let mut profile = Profile::new("commit");
+    profile.nodes = (2, 5);
+    profile.clients = (1, 6);
+    profile.safety = (Duration::from_millis(300), Duration::from_secs(4));
+    // A sync that a slow disk has begun goes on after the healing.
+    profile.liveness_max = Duration::from_secs(600);
+    let disks = [Fault::LoseDisk, Fault::CorruptDisk, Fault::FailDisk, Fault::FullDisk];
+    profile.faults = disks.into_iter().fold(FaultSet::ALL, FaultSet::without);
+    profile.floors = FLOORS.to_vec();
+    profile.floors_seeds = 300;
+    Kind { profile, stress: Stress { aimed: 5, ..Stress::default() } }
+}
