@@ -95,7 +95,7 @@ impl Commit {
         }
         turn.out.push(Effect::Result { id, outcome: outcome.clone() });
         let others: Vec<LogId> = logs.iter().copied().filter(|log| *log != me).collect();
-        if others.is_empty() {
+        if others.is_empty() || self.ledger.get(id).is_none() {
             return reign.remove(id);
         }
         reign.schedule(id, soon);

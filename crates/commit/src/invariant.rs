@@ -10,6 +10,7 @@
 
 use quorate_kernel::costly;
 
+use crate::Mutant;
 use crate::machine::Commit;
 
 impl Commit {
@@ -34,12 +35,14 @@ impl Commit {
         assert!(unfinished == self.ledger.unfinished(), "unfinished ones are miscounted");
         for (id, live) in &reign.live {
             let record = self.ledger.get(*id);
-            assert!(live.begins.is_some() == record.is_none(), "{id:?} is known twice or not at all");
-            let done = record.is_some_and(|record| record.outcome().is_some());
+            let forgotten = self.config.breaks(Mutant::ForgottenBeforeAcknowledged) && live.decided;
+            let once = live.begins.is_some() == record.is_none();
+            assert!(once || forgotten, "{id:?} is known twice or not at all");
+            let done = forgotten || record.is_some_and(|record| record.outcome().is_some());
             assert!(!live.decided || live.flight.global || done, "{id:?} is decided and nobody will know");
             let coordinates =
                 self.transaction(*id).is_some_and(|transaction| transaction.coordinator == self.me);
-            assert!(coordinates || live.votes.is_empty(), "{id:?} is not decided here");
+            assert!(coordinates || forgotten || live.votes.is_empty(), "{id:?} is not decided here");
         }
     }
 }

@@ -74,7 +74,7 @@ pub struct Ledger {
     changed: BTreeSet<Row>,
     unfinished: usize,
     #[cfg(feature = "mutants")]
-    pub(crate) mutant: Option<Mutant>,
+    mutant: Option<Mutant>,
 }
 
 /// What an entry has to do to the data, on every replica alike.
@@ -335,6 +335,12 @@ impl Ledger {
             self.by_origin.remove(&(id.origin, id.sequence));
             self.changed.insert(Row::Transaction(id));
         }
+    }
+
+    #[cfg(feature = "mutants")]
+    pub(crate) fn broken(mut self, mutant: Option<Mutant>) -> Self {
+        self.mutant = mutant;
+        self
     }
 
     #[cfg(feature = "mutants")]

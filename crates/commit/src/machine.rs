@@ -140,7 +140,7 @@ impl Commit {
     /// Commitment at the log whose replicated part is `ledger`: an empty one, or one that was loaded.
     pub fn new(me: LogId, config: Config, ledger: Ledger) -> Self {
         #[cfg(feature = "mutants")]
-        let ledger = Ledger { mutant: config.mutant, ..ledger };
+        let ledger = ledger.broken(config.mutant);
         Commit { me, config, ledger, reign: None }
     }
 

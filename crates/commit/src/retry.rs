@@ -65,7 +65,10 @@ impl Commit {
         if let Some(reign) = &mut self.reign {
             reign.schedule(id, next);
         }
-        let Some(transaction) = self.transaction(id) else { return };
+        let Some(transaction) = self.transaction(id) else {
+            // Forgotten too early, by a broken rule: there is nothing to look after.
+            return self.reign.as_mut().map_or((), |reign| reign.remove(id));
+        };
         let (coordinator, logs) = (transaction.coordinator, transaction.logs.clone());
         let done = self.ledger.get(id).is_some_and(|record| record.outcome().is_some());
         if coordinator != self.me {

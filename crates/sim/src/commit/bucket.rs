@@ -6,7 +6,7 @@ use std::time::Duration;
 
 use quorate_commit::{
     Commit, Config, Effect, Entry, Ledger, LogId, Message, NotTaken, Outcome, Transaction, TransactionId,
-    Turn, View,
+    Turn, View, Word,
 };
 use quorate_kernel::{Cx, Event, Machine, NodeId, Position};
 use serde::{Deserialize, Serialize};
@@ -58,8 +58,11 @@ pub enum Moment {
     Deciding,
     /// A revert is appended.
     Reverting,
-    /// Something is said to another log.
-    Saying,
+    /// A coordinator agrees that a vote is taken back.
+    Granting {
+        /// The participant.
+        to: NodeId,
+    },
 }
 
 /// What a bucket says.
@@ -239,7 +242,9 @@ fn moment_of(effect: &Effect) -> Option<Moment> {
         Effect::Append(Entry::Local { .. }) => Some(Moment::Voting),
         Effect::Append(Entry::Global { .. }) => Some(Moment::Deciding),
         Effect::Append(Entry::Revert { .. }) => Some(Moment::Reverting),
-        Effect::Send { .. } => Some(Moment::Saying),
+        Effect::Send { to, message: Message { word: Word::RevertGrant { .. }, .. } } => {
+            Some(Moment::Granting { to: NodeId(to.0) })
+        }
         _ => None,
     }
 }

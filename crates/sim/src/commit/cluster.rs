@@ -22,8 +22,10 @@ pub struct Stress {
     pub mutant: Option<quorate_commit::Mutant>,
     /// Chance in a thousand that a bucket crashes at a moment that matters.
     pub aimed: u64,
-    /// Which moments; all if empty.
-    pub moments: Vec<Moment>,
+    /// Whether coordinators that have just granted a revert crash instead, and their participants soon after.
+    pub grants: bool,
+    /// Whether origins that are gone are settled only once nothing is unfinished; drawn if not given.
+    pub late: Option<bool>,
     /// Percentage of transactions that compare versions; drawn if not given.
     pub versioned: Option<u64>,
     /// Percentage of acts that remove a key; drawn if not given.
@@ -58,6 +60,7 @@ pub struct Cluster {
     journey_ms: u64,
     has_removals: bool,
     settled: usize,
+    late: bool,
 }
 
 impl Cluster {
@@ -92,6 +95,7 @@ impl Cluster {
         Cluster {
             keys_max: if rng.chance(1, 8) { 2 } else { 100 },
             pause: if rng.chance(1, 3) { Duration::from_micros(rng.between(100, 20_000)) } else { ms(0) },
+            late: stress.late.unwrap_or(rng.chance(1, 4)),
             logs: (1..=plan.world.nodes as u64).map(LogId).collect(),
             faults: plan.faults,
             stress: stress.clone(),
@@ -141,7 +145,12 @@ impl Cluster {
     }
 
     /// Parents tell the logs which origins are gone; after healing again and again, for what late messages left.
-    fn settle(&mut self, agenda: &mut Agenda<Ask>) {
+    fn settle(&mut self, nodes: &Nodes<Bucket>, agenda: &mut Agenda<Ask>) {
+        agenda.wake(SETTLE_EVERY, SETTLE);
+        let unfinished = nodes.live().any(|(_, bucket)| bucket.commit().ledger().unfinished() > 0);
+        if self.late && (!self.healed || unfinished) {
+            return;
+        }
         let from = if self.healed { 0 } else { self.settled };
         for origin in &self.clients.dead[from..] {
             for log in &self.logs {
@@ -150,20 +159,26 @@ impl Cluster {
             }
         }
         self.settled = self.clients.dead.len();
-        agenda.wake(SETTLE_EVERY, SETTLE);
     }
 
     fn aim(&mut self, node: NodeId, moment: Moment, agenda: &mut Agenda<Ask>) {
-        let matters = self.stress.moments.is_empty() || self.stress.moments.contains(&moment);
-        if self.healed
-            || !matters
-            || !self.faults.has(Fault::Crash)
-            || !self.rng.chance(self.stress.aimed, 1_000)
-        {
+        if self.healed || !self.faults.has(Fault::Crash) || !self.rng.chance(self.stress.aimed, 1_000) {
             return;
         }
-        let after = Duration::from_micros(self.rng.below(2_000));
-        agenda.crash(after, node, Duration::from_millis(1 << self.rng.between(0, 8)));
+        let micros = |rng: &mut Rng, most| Duration::from_micros(rng.below(most));
+        match (self.stress.grants, moment) {
+            (true, Moment::Granting { to }) => {
+                agenda.crash(micros(&mut self.rng, 500), node, Duration::from_millis(1));
+                if self.rng.chance(1, 2) {
+                    agenda.crash(micros(&mut self.rng, 100_000), to, Duration::from_millis(1));
+                }
+            }
+            (true, _) => {}
+            (false, _) => {
+                let after = micros(&mut self.rng, 2_000);
+                agenda.crash(after, node, Duration::from_millis(1 << self.rng.between(0, 8)));
+            }
+        }
     }
 }
 
@@ -203,7 +218,7 @@ impl Harness for Cluster {
 
     fn woken(&mut self, token: u64, nodes: &Nodes<Bucket>, agenda: &mut Agenda<Ask>) -> Verdict {
         if token == SETTLE {
-            self.settle(agenda);
+            self.settle(nodes, agenda);
         } else {
             self.play(token as usize, nodes, agenda);
         }

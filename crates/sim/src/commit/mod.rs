@@ -8,8 +8,11 @@
 //! | `clients.rs` | who asks for transactions |
 //! | `judge.rs`, `order.rs` | what must never happen |
 //! | `cluster.rs` | the harness |
-//! | `profile.rs` | kinds of runs, and what they must reach |
+//! | `stage.rs` | logs moved by hand |
+//! | `profile.rs`, `broken.rs` | kinds of runs, and what they must reach |
 
+#[cfg(feature = "mutants")]
+mod broken;
 mod bucket;
 mod clients;
 mod cluster;
@@ -17,8 +20,12 @@ mod judge;
 mod order;
 mod profile;
 mod shelf;
+mod stage;
 
+#[cfg(feature = "mutants")]
+pub use broken::kind_for;
 pub use bucket::{Answer, Ask, Bucket, Moment, Msg, Record, Timer};
 pub use cluster::{Cluster, Stress};
 pub use profile::{Kind, swarm};
 pub use shelf::{Act, Cell, Decision, Export, Item, Part, Shelf};
+pub use stage::Stage;

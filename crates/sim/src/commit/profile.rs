@@ -4,7 +4,7 @@ use std::ops::Range;
 use std::time::Duration;
 
 use super::cluster::{Cluster, Stress};
-use crate::{Batch, Fault, FaultSet, Overrides, Plan, Profile, Report, Summary, run, run_many};
+use crate::{Fault, FaultSet, Latency, Order, Overrides, Plan, Profile, Report, Summary, run, run_twice};
 
 /// A profile and what its harness lays stress on.
 #[derive(Debug, Clone)]
@@ -13,12 +13,20 @@ pub struct Kind {
     pub profile: Profile,
     /// What the harness lays stress on.
     pub stress: Stress,
+    /// How long messages take, in any order, and how many in a million arrive twice; drawn if not given.
+    pub network: Option<(Latency, u64)>,
 }
 
 impl Kind {
     /// The run that `seed` means.
     pub fn plan(&self, seed: u64, overrides: &Overrides) -> Plan {
-        Plan::draw(&self.profile, seed, overrides)
+        let mut plan = Plan::draw(&self.profile, seed, overrides);
+        if let Some((latency, duplicate_ppm)) = self.network {
+            plan.world.network.latency = latency;
+            plan.world.network.duplicate_ppm = duplicate_ppm;
+            plan.world.network.order = Order::Free;
+        }
+        plan
     }
 
     /// Runs one seed.
@@ -28,8 +36,20 @@ impl Kind {
 
     /// Runs many seeds, each twice if so wanted, until `failures_max` have failed.
     pub fn run_many(&self, seeds: Range<u64>, twice: bool, failures_max: usize) -> Summary {
-        let batch = Batch { twice, failures_max, ..Batch::of(seeds) };
-        run_many(&self.profile, &batch, |plan| Cluster::new(plan, &self.stress), |_| ())
+        let mut summary = Summary::default();
+        for seed in seeds {
+            let plan = self.plan(seed, &Overrides::default());
+            let make = |plan: &Plan| Cluster::new(plan, &self.stress);
+            let report = if twice { run_twice(&plan, make) } else { run(&plan, make) };
+            summary.coverage.merge(&report.coverage);
+            if report.failure.is_some() {
+                summary.failed.push(report);
+            }
+            if summary.failed.len() >= failures_max {
+                break;
+            }
+        }
+        summary
     }
 }
 
@@ -48,5 +68,5 @@ pub fn swarm() -> Kind {
     profile.faults = disks.into_iter().fold(FaultSet::ALL, FaultSet::without);
     profile.floors = FLOORS.to_vec();
     profile.floors_seeds = 300;
-    Kind { profile, stress: Stress { aimed: 5, ..Stress::default() } }
+    Kind { profile, stress: Stress { aimed: 5, ..Stress::default() }, network: None }
 }
