@@ -35,10 +35,9 @@ impl Commit {
                 }
             }
             Entry::Settle { origin, before } => {
-                if let Some(reign) = &mut self.reign {
-                    if reign.settling.get(origin).is_some_and(|under_way| under_way <= before) {
-                        reign.settling.remove(origin);
-                    }
+                let settling = self.reign.as_mut().map(|reign| &mut reign.settling);
+                if let Some(settling) = settling.filter(|known| known.get(origin) <= Some(before)) {
+                    settling.remove(origin);
                 }
             }
         }
@@ -49,11 +48,11 @@ impl Commit {
         let soon = turn.now + self.config.retry;
         let Some(live) = self.live_mut(id) else { return };
         live.flight.local = false;
-        live.begins = None;
         live.retries = 0;
         let wanted = core::mem::take(&mut live.wanted);
         let ends = live.flight.global;
         if let Some(reign) = &mut self.reign {
+            reign.logged(id);
             reign.schedule(id, soon);
         }
         if ends {
@@ -98,9 +97,9 @@ impl Commit {
         if others.is_empty() || self.ledger.get(id).is_none() {
             return reign.remove(id);
         }
+        reign.logged(id);
         reign.schedule(id, soon);
         if let Some(live) = reign.live.get_mut(&id) {
-            live.begins = None;
             live.flight = Default::default();
             live.pending = false;
             live.retries = 0;

@@ -33,6 +33,8 @@ impl Commit {
             unfinished += 1;
         }
         assert!(unfinished == self.ledger.unfinished(), "unfinished ones are miscounted");
+        let unlogged = reign.live.values().filter(|live| live.begins.is_some());
+        assert!(unlogged.count() == reign.unlogged, "what the log does not have is miscounted");
         for (id, live) in &reign.live {
             let record = self.ledger.get(*id);
             let forgotten = self.config.breaks(Mutant::ForgottenBeforeAcknowledged) && live.decided;

@@ -164,6 +164,12 @@ impl Commit {
         self.reign.as_ref().map_or(0, |reign| reign.live.len())
     }
 
+    /// What a transaction that the primary is concerned with waits for, and how long it has: for explanations.
+    pub fn waits_for(&self, id: TransactionId, now: Time) -> Option<(Option<TransactionId>, Duration)> {
+        let live = self.reign.as_ref()?.live.get(&id).filter(|live| !live.decided)?;
+        Some((live.behind, now.since(live.since)))
+    }
+
     /// This node no longer leads: everything volatile is gone, and so must be the parent's locks.
     pub fn follow(&mut self) {
         self.reign = None;
@@ -263,7 +269,7 @@ impl Commit {
     /// Whether a new transaction fits.
     fn has_room(&self, id: TransactionId) -> bool {
         let Some(reign) = &self.reign else { return false };
-        let unlogged = reign.live.values().filter(|live| live.begins.is_some()).count();
+        let unlogged = reign.unlogged;
         let origins = self.ledger.origins();
         self.ledger.unfinished() + unlogged < self.config.live_max
             && self.ledger.count() + unlogged < self.config.records_max - self.config.records_max / 8
@@ -272,10 +278,8 @@ impl Commit {
 
     /// Whether there is room to refuse something for good.
     pub(crate) fn has_room_for_tombstone(&self) -> bool {
-        self.reign.as_ref().is_some_and(|reign| {
-            let unlogged = reign.live.values().filter(|live| live.begins.is_some()).count();
-            self.ledger.count() + unlogged < self.config.records_max
-        })
+        let unlogged = self.reign.as_ref().map_or(0, |reign| reign.unlogged);
+        self.ledger.count() + unlogged < self.config.records_max
     }
 
     /// The parent, who said [`Attempt::Later`] about a transaction, knows now.

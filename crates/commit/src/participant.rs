@@ -118,7 +118,7 @@ impl Commit {
         let Some(view) = self.view() else { return };
         // One that the parent locked for itself is none of ours: it ends without help.
         let Some(live) = self.live_mut(id) else { return };
-        if live.flight.local {
+        if live.flight.local || live.pending {
             live.wanted = true;
             return;
         }

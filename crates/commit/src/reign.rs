@@ -75,6 +75,8 @@ impl Live {
 pub(crate) struct Reign {
     pub(crate) view: View,
     pub(crate) live: BTreeMap<TransactionId, Live>,
+    /// How many of these the log does not have.
+    pub(crate) unlogged: usize,
     /// When which transaction is to be looked after.
     pub(crate) due: BTreeSet<(Time, TransactionId)>,
     /// What all participants have acknowledged, to be forgotten once its origin has settled it.
@@ -95,6 +97,7 @@ impl Reign {
         Reign {
             view,
             live: BTreeMap::new(),
+            unlogged: 0,
             due: BTreeSet::new(),
             acknowledged: BTreeSet::new(),
             forgetting: BTreeSet::new(),
@@ -105,16 +108,25 @@ impl Reign {
         }
     }
 
-    pub(crate) fn insert(&mut self, id: TransactionId, live: Live) -> &mut Live {
+    pub(crate) fn insert(&mut self, id: TransactionId, live: Live) {
         self.due.insert((live.due, id));
-        self.live.entry(id).or_insert(live)
+        self.unlogged += usize::from(live.begins.is_some());
+        let before = self.live.insert(id, live);
+        assert!(before.is_none(), "{id:?} is taken up twice");
     }
 
     pub(crate) fn remove(&mut self, id: TransactionId) {
+        self.logged(id);
         if let Some(live) = self.live.remove(&id) {
             self.due.remove(&(live.due, id));
         }
         self.woken.remove(&id);
+    }
+
+    /// The log has it now.
+    pub(crate) fn logged(&mut self, id: TransactionId) {
+        let begins = self.live.get_mut(&id).and_then(|live| live.begins.take());
+        self.unlogged -= usize::from(begins.is_some());
     }
 
     /// Looks after a transaction at `at`, and not before.

@@ -7,7 +7,7 @@ use quorate_kernel::Time;
 
 use crate::machine::{Commit, Effect, Resources, Turn};
 use crate::reign::{Live, Reign};
-use crate::{Cause, Entry, LogId, Mutant, Outcome, State, TransactionId, View, Word};
+use crate::{Cause, Entry, LogId, Mutant, Outcome, Refusal, State, TransactionId, View, Word};
 
 impl Commit {
     /// This node leads the log now, in this view, and has applied everything before. The parent's locks are empty.
@@ -94,7 +94,17 @@ impl Commit {
             return false;
         }
         turn.marks.hit("commit.gave_up");
-        let refusal = self.refusal(turn.now, id, Cause::GaveUp, Bytes::new(), None);
+        let mut refusal = self.refusal(turn.now, id, Cause::GaveUp, Bytes::new(), None);
+        let voted = |log: &LogId| match *log == self.me {
+            true => self.ledger.get(id).is_some_and(|record| record.is_prepared()),
+            false => self.live(id).is_some_and(|live| live.votes.contains_key(log)),
+        };
+        // The first log that has not voted is the one to look at; whom it waits for there is not known here.
+        let silent =
+            self.transaction(id).and_then(|transaction| transaction.logs.iter().find(|log| !voted(log)));
+        if let Some(log) = silent.copied().filter(|log| *log != self.me) {
+            refusal = Refusal { log, by: None, ..refusal };
+        }
         self.decide(turn, id, Outcome::Aborted(refusal));
         true
     }

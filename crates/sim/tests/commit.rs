@@ -22,6 +22,9 @@ fn transactions_under_everything() {
         println!("{}", report.explain("commit"));
     }
     summary.expect_success("commit");
+    if let Some(missing) = kind.profile.missing(&summary.coverage) {
+        panic!("{missing}\n{}", summary.coverage);
+    }
 }
 
 #[test]

@@ -28,7 +28,7 @@ pub enum Record {
     /// A reign begins.
     Reign(u64),
     /// An entry.
-    Entry(Entry),
+    Entry(Box<Entry>),
 }
 
 /// The timers.
@@ -157,7 +157,7 @@ impl Bucket {
             }
             match effect {
                 Effect::Append(entry) => {
-                    let position = out.persist(Record::Entry(entry.clone()));
+                    let position = out.persist(Record::Entry(Box::new(entry.clone())));
                     self.in_flight.push_back((position, entry));
                     last = Some(position);
                 }
@@ -261,7 +261,7 @@ impl Machine for Bucket {
             Record::Reign(number) => self.reigns = number,
             Record::Entry(entry) => {
                 let mut out = Out::new(position);
-                self.apply(cx, entry, &mut out);
+                self.apply(cx, *entry, &mut out);
                 assert!(out.is_empty(), "a replica that does not lead does nothing: {:?}", out.effects());
             }
         }

@@ -54,7 +54,38 @@ impl Kind {
 }
 
 /// What 300 seeds must reach.
-const FLOORS: &[(&str, u64)] = &[];
+const FLOORS: &[(&str, u64)] = &[
+    ("commit.forget", 3_000),
+    ("commit.gave_up", 40),
+    ("commit.grant.old_participant", 2),
+    ("commit.local.full", 50),
+    ("commit.local.refused", 2_000),
+    ("commit.local.refused_waiting", 1_000),
+    ("commit.query.old_coordinator", 2),
+    ("commit.query.settled", 10),
+    ("commit.reign.took_over", 3_000),
+    ("commit.request.again", 3_000),
+    ("commit.request.busy", 300),
+    ("commit.request.handed_on", 4_000),
+    ("commit.request.settled", 10),
+    ("commit.revert.asked", 1_000),
+    ("commit.revert.by_query", 10),
+    ("commit.revert.done", 1_000),
+    ("commit.revert.granted", 800),
+    ("commit.revert.too_late", 40),
+    ("commit.sim.aborted", 2_000),
+    ("commit.sim.alone", 500),
+    ("commit.sim.client_died", 300),
+    ("commit.sim.committed", 4_000),
+    ("commit.sim.history_checked", 60),
+    ("commit.tombstone.global", 300),
+    ("commit.tombstone.local", 300),
+    ("commit.tombstone.participant", 400),
+    ("commit.vote.other_view", 800),
+    ("commit.vote.taken_back", 150),
+    ("sim.crash", 500),
+    ("sim.disk.unsynced_lost", 10),
+];
 
 /// Everything at once.
 pub fn swarm() -> Kind {
