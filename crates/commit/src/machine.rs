@@ -369,7 +369,7 @@ impl Commit {
     ) -> Refusal {
         let live = self.reign.as_ref().and_then(|reign| reign.live.get(&id));
         let waited = live.map_or(Duration::ZERO, |live| now.since(live.since));
-        let by = by.or_else(|| live.and_then(|live| live.behind));
+        let by = by.or_else(|| live.filter(|_| cause == Cause::GaveUp)?.behind);
         let waited_ms = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
         Refusal { log: self.me, cause, resource, by, waited_ms }
     }

@@ -5,7 +5,7 @@
 
 use std::env;
 
-use quorate_sim::commit::swarm;
+use quorate_sim::commit::{swarm, unlimited};
 use quorate_sim::{Overrides, TraceLevel};
 
 fn number(name: &str, default: u64) -> u64 {
@@ -25,6 +25,15 @@ fn transactions_under_everything() {
     if let Some(missing) = kind.profile.missing(&summary.coverage) {
         panic!("{missing}\n{}", summary.coverage);
     }
+}
+
+#[test]
+fn what_compares_nothing_commits() {
+    let (first, seeds) = (number("QUORATE_FROM", 0), number("QUORATE_SEEDS", 300) / 3);
+    let summary = unlimited().run_many(first..first + seeds, false, 5);
+    println!("{}", summary.coverage);
+    summary.expect_success("commit-unlimited");
+    assert!(summary.coverage.marks.count("commit.revert.done") > seeds, "they are in each other's way");
 }
 
 #[test]

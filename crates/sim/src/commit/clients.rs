@@ -20,6 +20,8 @@ pub(super) struct Manners {
     pub(super) deaths: u64,
     /// Percentage of transactions whose parts the coordinator hands on.
     pub(super) handed_on: u64,
+    /// Whether a transaction that compares no versions must commit, unless what it exports speaks against it.
+    pub(super) unlimited: bool,
     /// Percentage of acts that remove a key.
     pub(super) removals: u64,
     /// Percentage of acts that only read.
@@ -222,6 +224,9 @@ impl Clients {
             Outcome::Committed(_) => self.count("commit.sim.committed"),
             Outcome::Aborted(refusal) => {
                 self.count("commit.sim.aborted");
+                if self.manners.unlimited && !running.versioned && refusal.cause != Cause::Votes {
+                    return Err(format!("{id:?} had to commit and is aborted: {refusal:?}"));
+                }
                 if refusal.cause == Cause::Resource {
                     if !running.versioned {
                         return Err(format!("{id:?} compares nothing and is refused: {refusal:?}"));

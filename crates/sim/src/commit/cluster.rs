@@ -34,6 +34,8 @@ pub struct Stress {
     pub reads: Option<u64>,
     /// Percentage of transactions whose parts the coordinator hands on; drawn if not given.
     pub handed_on: Option<u64>,
+    /// Whether nothing limits transactions, so that none may fail but for what it demands.
+    pub unlimited: bool,
     /// Keys of each log; drawn if not given.
     pub keys: Option<u8>,
     /// Percentage of transactions whose client dies; drawn if not given.
@@ -77,6 +79,13 @@ impl Cluster {
         config.retry = ms(1 << rng.between(4, 8));
         config.retry_max = config.retry * 16;
         config.patience = rng.chance(1, 4).then(|| config.retry * rng.between(4, 40) as u32);
+        if stress.unlimited {
+            config.live_max = 1_000;
+            config.records_max = 10_000;
+            config.origins_max = 1_000;
+            config.payload_bytes_max = 1 << 20;
+            config.patience = None;
+        }
         #[cfg(feature = "mutants")]
         {
             config.mutant = stress.mutant;
@@ -86,6 +95,7 @@ impl Cluster {
             versioned: stress.versioned.unwrap_or([0, 30, 60, 100][rng.below(4) as usize]),
             deaths: stress.deaths.unwrap_or(if rng.chance(1, 2) { 0 } else { rng.between(1, 20) }),
             handed_on: stress.handed_on.unwrap_or([0, 50, 100][rng.below(3) as usize]),
+            unlimited: stress.unlimited,
             removals,
             reads: stress.reads.unwrap_or([10, 40, 80][rng.below(3) as usize]),
             keys: stress.keys.unwrap_or(rng.between(1, 3) as u8),
@@ -93,7 +103,7 @@ impl Cluster {
             think: ms(1 << rng.between(0, 6)),
         };
         Cluster {
-            keys_max: if rng.chance(1, 8) { 2 } else { 100 },
+            keys_max: if rng.chance(1, 8) && !stress.unlimited { 2 } else { 100 },
             pause: if rng.chance(1, 3) { Duration::from_micros(rng.between(100, 20_000)) } else { ms(0) },
             late: stress.late.unwrap_or(rng.chance(1, 4)),
             logs: (1..=plan.world.nodes as u64).map(LogId).collect(),

@@ -101,3 +101,18 @@ pub fn swarm() -> Kind {
     profile.floors_seeds = 300;
     Kind { profile, stress: Stress { aimed: 5, ..Stress::default() }, network: None }
 }
+
+/// Transactions that compare no versions and are asked of the coordinator alone, without limits and while no primary dies:
+/// each of them has to commit.
+pub fn unlimited() -> Kind {
+    let mut kind = swarm();
+    kind.profile.name = "commit-unlimited";
+    kind.profile.clients = (2, 6);
+    kind.profile.faults = kind.profile.faults.without(Fault::Crash).without(Fault::CrashAll);
+    kind.profile.floors.clear();
+    kind.stress.unlimited = true;
+    kind.stress.versioned = Some(0);
+    kind.stress.handed_on = Some(100);
+    kind.stress.deaths = Some(0);
+    kind
+}
