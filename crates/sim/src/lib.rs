@@ -12,6 +12,7 @@
 //! | `network.rs`, `disk.rs`, `clock.rs`, `latency.rs` | models of what is around a node |
 //! | `plan.rs`, `phases.rs`, `run.rs`, `shrink.rs` | what a seed means, and what comes of it |
 //! | `trace.rs`, `coverage.rs` | what happened |
+//! | `commit/` | worlds of transactions over several logs |
 //! | `replog/` | worlds of replicated logs |
 //! | `node/` | worlds of whole nodes |
 //! | `transcript.rs` | tests written as dialogues, for protocol crates |
@@ -72,6 +73,7 @@
 //! - *healing*: the end of all faults, after which liveness is owed.
 
 mod clock;
+pub mod commit;
 mod coverage;
 mod disk;
 mod faults;

@@ -10,8 +10,8 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use quorate_bench::ProcessStat;
 use quorate_sim::{
-    Batch, Coverage, Failure, Harness, Overrides, Plan, Profile, Report, Shrunk, Summary, TraceLevel, node,
-    replog, run_many, run_twice, shrink,
+    Batch, Coverage, Failure, Harness, Overrides, Plan, Profile, Report, Shrunk, Summary, TraceLevel, commit,
+    node, replog, run_many, run_twice, shrink,
 };
 use serde_json::{Value, json};
 
@@ -140,9 +140,10 @@ impl<H: Harness, F: Fn(&Plan) -> H + Sync> Runner for Entry<F> {
 
 /// Every profile. A new one is one more line.
 fn runners() -> Vec<Box<dyn Runner>> {
-    let (log, whole) = (replog::swarm(), node::swarm());
+    let (log, whole, transactions) = (replog::swarm(), node::swarm(), commit::swarm());
     vec![
         entry(log.profile.clone(), move |plan| replog::Cluster::new(plan, &log.stress)),
+        entry(transactions.profile.clone(), move |plan| commit::Cluster::new(plan, &transactions.stress)),
         entry(whole.profile.clone(), move |plan| node::Cluster::new(plan, &whole.stress)),
     ]
 }

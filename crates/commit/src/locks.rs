@@ -1,0 +1,284 @@
+//! Locks for parents whose resources are keys: shared by readers, taken all or none, queued by age.
+//!
+//! A transaction says at once all that it wants. It gets everything or waits for everything, holding nothing; and it never
+//! gets past an older one that waits for something it shares with it, unless both only read. Deadlocks between logs end
+//! because an older one that waits has younger holders revert ([`crate::Resources::wait`]); that this comes to an end rests on
+//! both rules, and on every release waking whoever may go on. Locks are volatile: a new primary takes those again that its
+//! log proves.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+
+use crate::{Mutant, TransactionId};
+
+#[cfg(test)]
+mod tests;
+
+/// What a transaction does with a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+pub enum Mode {
+    /// It reads it; others may read it too.
+    Read,
+    /// It writes it, and may read it.
+    Write,
+}
+
+/// A key that a transaction wants.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Want<K> {
+    /// Which key.
+    pub key: K,
+    /// What for.
+    pub mode: Mode,
+    /// The version it must have, if that matters.
+    pub expected: Option<u64>,
+}
+
+/// What came of asking for locks.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum Taken {
+    /// It holds everything.
+    All,
+    /// It holds nothing and waits. These hold what it wants; none, if it only waits behind older ones that wait.
+    Waits(Vec<TransactionId>),
+    /// There are too many keys in the table; it neither holds nor waits.
+    Full,
+}
+
+/// A waiter at one key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Waiter {
+    mode: Mode,
+    expected: Option<u64>,
+}
+
+/// One key.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Lock {
+    /// Of the holders, if there are any.
+    mode: Mode,
+    holders: BTreeSet<TransactionId>,
+    queue: BTreeMap<TransactionId, Waiter>,
+}
+
+impl Lock {
+    fn conflicts(&self, id: TransactionId, mode: Mode) -> bool {
+        let others = self.holders.len() > usize::from(self.holders.contains(&id));
+        others && (mode == Mode::Write || self.mode == Mode::Write)
+    }
+
+    /// Whether an older one waits that does not merely read as this one does.
+    fn is_behind(&self, id: TransactionId, mode: Mode) -> bool {
+        let mut older = self.queue.range(..id);
+        older.any(|(_, waiter)| mode == Mode::Write || waiter.mode == Mode::Write)
+    }
+
+    /// Who may get the lock next: the oldest waiter, and all readers if that is one.
+    fn next(&self) -> impl Iterator<Item = TransactionId> + '_ {
+        let reads = self.queue.first_key_value().is_some_and(|(_, waiter)| waiter.mode == Mode::Read);
+        let mut waiters = self.queue.iter();
+        let first = waiters.next().map(|(id, _)| *id);
+        let readers = waiters.filter(move |(_, waiter)| reads && waiter.mode == Mode::Read);
+        first.into_iter().chain(readers.map(|(id, _)| *id))
+    }
+}
+
+/// What one transaction wants, and whether it has it.
+#[derive(Debug, Clone, PartialEq, Eq)]
+struct Claim<K> {
+    wants: Vec<Want<K>>,
+    holds: bool,
+}
+
+/// The locks of one log.
+#[derive(Debug, Clone)]
+pub struct LockTable<K> {
+    locks: BTreeMap<K, Lock>,
+    claims: BTreeMap<TransactionId, Claim<K>>,
+    keys_max: usize,
+    mutant: Option<Mutant>,
+}
+
+impl<K: Ord + Clone> LockTable<K> {
+    /// No locks. When `keys_max` different keys are held or waited for, claims on further ones are refused.
+    pub fn new(keys_max: usize) -> Self {
+        LockTable { locks: BTreeMap::new(), claims: BTreeMap::new(), keys_max, mutant: None }
+    }
+
+    /// The same with a broken rule.
+    #[cfg(feature = "mutants")]
+    #[must_use]
+    pub fn broken(mut self, mutant: Option<Mutant>) -> Self {
+        self.mutant = mutant;
+        self
+    }
+
+    /// Takes all that `id` wants, or queues it for all of it. What it wants does not change while it holds or waits; a
+    /// claim that is known is only tried again.
+    pub fn try_all(&mut self, id: TransactionId, wants: &[Want<K>]) -> Taken {
+        if !self.claims.contains_key(&id) {
+            let wants = merged(wants);
+            let new = wants.iter().filter(|want| !self.locks.contains_key(&want.key)).count();
+            if self.locks.len() + new > self.keys_max {
+                return Taken::Full;
+            }
+            self.claims.insert(id, Claim { wants, holds: false });
+        }
+        let Some(claim) = self.claims.get_mut(&id) else { return Taken::Full };
+        if claim.holds {
+            return Taken::All;
+        }
+        let overtakes = self.mutant == Some(Mutant::Overtake);
+        let free = claim.wants.iter().all(|want| {
+            self.locks.get(&want.key).is_none_or(|lock| {
+                !lock.conflicts(id, want.mode) && (overtakes || !lock.is_behind(id, want.mode))
+            })
+        });
+        for want in &claim.wants {
+            let lock = self.locks.entry(want.key.clone()).or_insert_with(|| Lock {
+                mode: Mode::Read,
+                holders: BTreeSet::new(),
+                queue: BTreeMap::new(),
+            });
+            if free {
+                lock.queue.remove(&id);
+                lock.mode = if lock.holders.is_empty() { want.mode } else { lock.mode.max(want.mode) };
+                lock.holders.insert(id);
+            } else {
+                lock.queue.insert(id, Waiter { mode: want.mode, expected: want.expected });
+            }
+        }
+        claim.holds = free;
+        if free { Taken::All } else { Taken::Waits(self.in_the_way(id)) }
+    }
+
+    /// Takes all that `id` wants, for a new primary: nothing conflicts with it.
+    ///
+    /// # Panics
+    /// If something does.
+    pub fn relock(&mut self, id: TransactionId, wants: &[Want<K>]) {
+        let keys_max = core::mem::replace(&mut self.keys_max, usize::MAX);
+        let taken = self.try_all(id, wants);
+        self.keys_max = keys_max;
+        assert!(taken == Taken::All, "two prepared transactions hold conflicting locks: {id:?}");
+    }
+
+    /// Queues `id` for all that it wants, giving back what it holds. Whom that wakes, oldest first; `id` itself may be
+    /// among them.
+    pub fn wait(&mut self, id: TransactionId, wants: &[Want<K>]) -> Vec<TransactionId> {
+        self.take_out(id);
+        let wants = merged(wants);
+        for want in &wants {
+            let lock = self.locks.entry(want.key.clone()).or_insert_with(|| Lock {
+                mode: want.mode,
+                holders: BTreeSet::new(),
+                queue: BTreeMap::new(),
+            });
+            lock.queue.insert(id, Waiter { mode: want.mode, expected: want.expected });
+        }
+        let woken = self.next_at(&wants);
+        self.claims.insert(id, Claim { wants, holds: false });
+        woken
+    }
+
+    /// Gives back what `id` holds, or ends its waiting. Whom that wakes, oldest first.
+    pub fn release(&mut self, id: TransactionId) -> Vec<TransactionId> {
+        let wants = self.take_out(id);
+        self.next_at(&wants)
+    }
+
+    /// Waiters that want another version of `key` than `version`, which it has from now on: they can never succeed.
+    pub fn overtaken(&self, key: &K, version: u64) -> Vec<TransactionId> {
+        let queue = self.locks.get(key).into_iter().flat_map(|lock| &lock.queue);
+        let old = queue.filter(|(_, waiter)| waiter.expected.is_some_and(|expected| expected != version));
+        old.map(|(id, _)| *id).collect()
+    }
+
+    /// Whether somebody holds a lock on `key` that conflicts with `mode`, or waits for one: for requests that take no
+    /// locks because they are done in one entry.
+    pub fn is_taken(&self, key: &K, mode: Mode) -> bool {
+        self.locks.get(key).is_some_and(|lock| {
+            let held = !lock.holders.is_empty() && (mode == Mode::Write || lock.mode == Mode::Write);
+            held || lock.queue.values().any(|waiter| mode == Mode::Write || waiter.mode == Mode::Write)
+        })
+    }
+
+    /// Whether `id` holds its locks.
+    pub fn holds(&self, id: TransactionId) -> bool {
+        self.claims.get(&id).is_some_and(|claim| claim.holds)
+    }
+
+    /// Whether `id` waits for its locks.
+    pub fn waits(&self, id: TransactionId) -> bool {
+        self.claims.get(&id).is_some_and(|claim| !claim.holds)
+    }
+
+    /// How many hold or wait.
+    pub fn count(&self) -> usize {
+        self.claims.len()
+    }
+
+    /// Waiters that nothing is in the way of. There are none, unless somebody was woken and not tried.
+    pub fn overlooked(&self) -> Vec<TransactionId> {
+        let waiting = self.claims.iter().filter(|(_, claim)| !claim.holds);
+        let free = waiting.filter(|(id, claim)| {
+            claim.wants.iter().all(|want| {
+                self.locks
+                    .get(&want.key)
+                    .is_none_or(|lock| !lock.conflicts(**id, want.mode) && !lock.is_behind(**id, want.mode))
+            })
+        });
+        free.map(|(id, _)| *id).collect()
+    }
+
+    /// All holders of what `id` wants and cannot have: each of several readers is in a writer's way.
+    fn in_the_way(&self, id: TransactionId) -> Vec<TransactionId> {
+        let Some(claim) = self.claims.get(&id) else { return Vec::new() };
+        let writers_only = self.mutant == Some(Mutant::ReadersKept);
+        let mut owners = BTreeSet::new();
+        for want in &claim.wants {
+            let lock = self.locks.get(&want.key).filter(|lock| lock.conflicts(id, want.mode));
+            if let Some(lock) = lock.filter(|lock| !writers_only || lock.mode == Mode::Write) {
+                owners.extend(lock.holders.iter().copied().filter(|holder| *holder != id));
+            }
+        }
+        owners.into_iter().collect()
+    }
+
+    fn take_out(&mut self, id: TransactionId) -> Vec<Want<K>> {
+        let Some(claim) = self.claims.remove(&id) else { return Vec::new() };
+        for want in &claim.wants {
+            if let Some(lock) = self.locks.get_mut(&want.key) {
+                lock.holders.remove(&id);
+                lock.queue.remove(&id);
+                if lock.holders.is_empty() && lock.queue.is_empty() {
+                    self.locks.remove(&want.key);
+                }
+            }
+        }
+        claim.wants
+    }
+
+    fn next_at(&self, wants: &[Want<K>]) -> Vec<TransactionId> {
+        let locks = wants.iter().filter_map(|want| self.locks.get(&want.key));
+        let woken: BTreeSet<TransactionId> = locks.flat_map(Lock::next).collect();
+        woken.into_iter().collect()
+    }
+}
+
+/// Each key once, for the stronger of what it is wanted for.
+fn merged<K: Ord + Clone>(wants: &[Want<K>]) -> Vec<Want<K>> {
+    let mut sorted: Vec<Want<K>> = wants.to_vec();
+    sorted.sort_by(|one, other| one.key.cmp(&other.key));
+    let mut merged: Vec<Want<K>> = Vec::with_capacity(sorted.len());
+    for want in sorted {
+        match merged.last_mut().filter(|last| last.key == want.key) {
+            Some(last) => {
+                last.mode = last.mode.max(want.mode);
+                last.expected = last.expected.or(want.expected);
+            }
+            None => merged.push(want),
+        }
+    }
+    merged
+}

@@ -1,0 +1,239 @@
+//! What transactions are about in these worlds: a few keys with versions and lists of labels, and their locks.
+
+use std::collections::{BTreeMap, BTreeSet};
+
+use bytes::Bytes;
+use quorate_commit::locks::{LockTable, Mode, Taken, Want};
+use quorate_commit::{Attempt, LogId, Mutant, Resources, Transaction, TransactionId, Verdict};
+use quorate_kernel::wire;
+use serde::{Deserialize, Serialize};
+
+/// What a transaction does with a key.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Act {
+    /// Reads it.
+    Read,
+    /// Reads it and appends its label.
+    Append,
+    /// Removes it.
+    Remove,
+}
+
+/// One key of a part.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Item {
+    /// The key.
+    pub key: u8,
+    /// What is done with it.
+    pub act: Act,
+    /// The version it must have; `None`: any.
+    pub expected: Option<u64>,
+}
+
+/// What a transaction does at one log.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Part {
+    /// What it appends.
+    pub label: u64,
+    /// To be aborted by the coordinator if a key that it looks at does not exist.
+    pub needs_all: bool,
+    /// What it does.
+    pub items: Vec<Item>,
+}
+
+impl Part {
+    /// The part of `transaction` at this log; nothing for a tombstone.
+    pub fn of(transaction: &Transaction) -> Part {
+        Part::decode(&transaction.part)
+    }
+
+    /// Reads a part.
+    pub fn decode(bytes: &Bytes) -> Part {
+        if bytes.is_empty() {
+            return Part::default();
+        }
+        wire::decode(bytes).expect("parts are ours")
+    }
+
+    /// The part as bytes.
+    pub fn encode(&self) -> Bytes {
+        wire::encode(self).into()
+    }
+
+    /// Whether two parts may not hold their locks together.
+    pub fn clashes(&self, other: &Part) -> bool {
+        self.items.iter().any(|one| {
+            other.items.iter().any(|two| one.key == two.key && (one.act != Act::Read || two.act != Act::Read))
+        })
+    }
+
+    fn wants(&self) -> Vec<Want<u8>> {
+        let mode = |act| if act == Act::Read { Mode::Read } else { Mode::Write };
+        let wants = self.items.iter();
+        wants.map(|item| Want { key: item.key, mode: mode(item.act), expected: item.expected }).collect()
+    }
+}
+
+/// A key's value.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Cell {
+    /// Counts changes, removals too.
+    pub version: u64,
+    /// Whether it exists.
+    pub exists: bool,
+    /// Labels of those that appended, in order.
+    pub labels: Vec<u64>,
+    /// Who changed it last.
+    pub by: Option<TransactionId>,
+}
+
+impl Cell {
+    /// What the act of `id` makes of it.
+    pub fn change(&mut self, act: Act, label: u64, id: TransactionId) {
+        match act {
+            Act::Read => return,
+            Act::Append => {
+                self.exists = true;
+                self.labels.push(label);
+            }
+            Act::Remove => {
+                self.exists = false;
+                self.labels.clear();
+            }
+        }
+        self.version += 1;
+        self.by = Some(id);
+    }
+}
+
+/// What a log exports: its keys as they were under locks.
+pub type Export = Vec<(u8, Cell)>;
+/// What a coordinator decides: all that was exported.
+pub type Decision = BTreeMap<LogId, Export>;
+
+/// Keys and locks of one bucket.
+#[derive(Debug)]
+pub struct Shelf {
+    cells: BTreeMap<u8, Cell>,
+    locks: LockTable<u8>,
+    /// Overtaken by what was carried out, and not told yet.
+    overtaken: BTreeSet<TransactionId>,
+    /// Whether versions are looked at a while after the locks are taken.
+    slow: bool,
+    /// Locked, and to be looked at.
+    pub(super) unchecked: Vec<Transaction>,
+    mutant: Option<Mutant>,
+}
+
+impl Shelf {
+    /// An empty one.
+    pub fn new(keys_max: usize, slow: bool, mutant: Option<Mutant>) -> Self {
+        let locks = LockTable::new(keys_max);
+        #[cfg(feature = "mutants")]
+        let locks = locks.broken(mutant);
+        Shelf {
+            cells: BTreeMap::new(),
+            locks,
+            overtaken: BTreeSet::new(),
+            slow,
+            unchecked: Vec::new(),
+            mutant,
+        }
+    }
+
+    /// The keys.
+    pub fn cells(&self) -> &BTreeMap<u8, Cell> {
+        &self.cells
+    }
+
+    /// The locks.
+    pub fn locks(&self) -> &LockTable<u8> {
+        &self.locks
+    }
+
+    fn cell(&self, key: u8) -> Cell {
+        self.cells.get(&key).cloned().unwrap_or_default()
+    }
+
+    /// What is not as it must be.
+    fn mismatch(&self, part: &Part) -> Option<Attempt> {
+        let wrong = part
+            .items
+            .iter()
+            .find(|item| item.expected.is_some_and(|expected| self.cell(item.key).version != expected))?;
+        let resource = Bytes::from(format!("k{}", wrong.key));
+        Some(Attempt::Refused { resource, by: self.cell(wrong.key).by })
+    }
+
+    /// Looks at versions with the locks held.
+    pub(super) fn verify(&self, transaction: &Transaction) -> Attempt {
+        let part = Part::of(transaction);
+        let mismatch = self.mismatch(&part).filter(|_| self.mutant != Some(Mutant::CheckThenLock));
+        mismatch.unwrap_or_else(|| {
+            let export: Export = part.items.iter().map(|item| (item.key, self.cell(item.key))).collect();
+            Attempt::Ready(wire::encode(&export).into())
+        })
+    }
+}
+
+impl Resources for Shelf {
+    fn prepare(&mut self, transaction: &Transaction) -> Attempt {
+        let part = Part::of(transaction);
+        let checks = self.mutant != Some(Mutant::CheckThenLock) || !self.locks.waits(transaction.id);
+        if let Some(refused) = self.mismatch(&part).filter(|_| checks) {
+            return refused;
+        }
+        match self.locks.try_all(transaction.id, &part.wants()) {
+            Taken::Full => Attempt::Full,
+            Taken::Waits(owners) => Attempt::Waits(owners),
+            Taken::All if self.slow => {
+                self.unchecked.push(transaction.clone());
+                Attempt::Later
+            }
+            Taken::All => self.verify(transaction),
+        }
+    }
+
+    fn relock(&mut self, transaction: &Transaction) {
+        self.locks.relock(transaction.id, &Part::of(transaction).wants());
+    }
+
+    fn wait(&mut self, transaction: &Transaction) -> Vec<TransactionId> {
+        self.locks.wait(transaction.id, &Part::of(transaction).wants())
+    }
+
+    fn release(&mut self, id: TransactionId) -> Vec<TransactionId> {
+        self.unchecked.retain(|transaction| transaction.id != id);
+        let mut woken = self.locks.release(id);
+        woken.extend(std::mem::take(&mut self.overtaken).into_iter().filter(|other| *other != id));
+        woken
+    }
+
+    fn decide(&mut self, transaction: &Transaction, exports: &BTreeMap<LogId, Bytes>) -> Verdict {
+        let decode = |bytes: &Bytes| match bytes.is_empty() {
+            true => Export::new(),
+            false => wire::decode(bytes).expect("exports are ours"),
+        };
+        let decision: Decision = exports.iter().map(|(log, bytes)| (*log, decode(bytes))).collect();
+        let absent = decision.values().flatten().any(|(_, cell)| !cell.exists);
+        if absent && Part::of(transaction).needs_all {
+            return Verdict::Abort(Bytes::from_static(b"absent"));
+        }
+        Verdict::Commit(wire::encode(&decision).into())
+    }
+
+    fn carry_out(&mut self, transaction: &Transaction, _: &Bytes) {
+        let part = Part::of(transaction);
+        for item in &part.items {
+            let cell = self.cells.entry(item.key).or_default();
+            cell.change(item.act, part.label, transaction.id);
+            let version = cell.version;
+            if self.mutant == Some(Mutant::VersionsRestart) && item.act == Act::Remove {
+                self.cells.remove(&item.key);
+            }
+            if item.act != Act::Read {
+                self.overtaken.extend(self.locks.overtaken(&item.key, version));
+            }
+        }
+    }
+}
