@@ -243,6 +243,11 @@ impl Replog {
             if (leader.takes_commands() && self.is_member()) || (sealed_too && leader.transfer.is_none()))
     }
 
+    /// The log's number, as in [`Config::log`].
+    pub fn number(&self) -> u16 {
+        self.config.log
+    }
+
     /// The ballot this replica leads, if it leads.
     pub fn leading(&self) -> Option<Ballot> {
         match &self.role {

@@ -35,7 +35,9 @@ impl Shard {
         let area = self.log.data_prefix();
         let limits = self.limits.clone();
         let mut view = View::applying(&*cx.store, &limits, area, self.state);
-        let mut answers = Vec::new();
+        view.shield = core::mem::take(&mut self.transactions.shield);
+        let (mut answers, mut effects) = (Vec::new(), Vec::new());
+        let newest = self.log.last();
         for index in first..=last {
             let payload = match self.log.chosen_entry(index).map(|entry| &entry.content) {
                 Some(Content::Command(command)) => Payload::decode(command),
@@ -48,6 +50,11 @@ impl Shard {
                         payload.now_ms = cx.wall.unix_ms;
                     }
                     self.apply_payload(&mut view, index, &payload, &mut answers);
+                    for entry in &payload.commits {
+                        let world = (cx.now, &mut *cx.rng, &mut *cx.marks);
+                        self.transactions.apply(world, &mut view, newest, entry, &mut effects);
+                    }
+                    view.sweep();
                     if index == last || !limits.breaks(Mutant::SessionsForgottenByStep) {
                         self.sessions.forget_oldest(area, index, &limits, &mut view.overlay);
                     }
@@ -58,6 +65,8 @@ impl Shard {
         if !self.limits.breaks(Mutant::SessionRowMissing) {
             self.sessions.write(area, &mut view.overlay);
         }
+        self.transactions.write(area, &mut view.overlay);
+        self.transactions.shield = core::mem::take(&mut view.shield);
         let (state, mut batch) = view.into_batch();
         batch.put(counters_key(area), wire::encode(&state));
         let (meta_key, meta) = self.log.applied_row(last);
@@ -73,6 +82,7 @@ impl Shard {
             }
             self.arm_expiry(cx, out);
         }
+        self.carry_on(cx, effects, out);
         self.serve_reads(cx, out);
         if self.log.chosen() > self.log.applied() {
             out.arm(Timer::Apply, Duration::ZERO);
@@ -109,7 +119,6 @@ impl Shard {
                 answers.push((header, replies));
             }
         }
-        view.sweep();
     }
 
     /// Applies each request of a batch that was not applied before, and gives the replies of all of them.

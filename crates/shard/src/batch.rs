@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 use bytes::Bytes;
 use quorate_api::{Command, CommandCode, Request, SessionId, Version};
+use quorate_commit::Entry;
 use quorate_kernel::{NodeId, wire};
 use quorate_replog::Index;
 use serde::{Deserialize, Serialize};
@@ -109,18 +110,20 @@ impl RequestRef<'_> {
 }
 
 /// A command of the log.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub(crate) struct Payload {
     /// The primary's wall clock; logged time is the largest of these so far.
     pub(crate) now_ms: u64,
     /// The primary's chance for the commands.
     pub(crate) seed: u64,
-    /// Encoded batches, as they came from their origins. None: only time goes on.
+    /// Encoded batches, as they came from their origins.
     pub(crate) batches: Vec<Bytes>,
+    /// What is logged of transactions over several shards; behind the batches.
+    pub(crate) commits: Vec<Entry>,
 }
 
-/// A [`Payload`] as it lies in an entry.
-#[derive(Deserialize)]
+/// The front of a [`Payload`] as it lies in an entry; behind it stand the entries of transactions, if there are any.
+#[derive(Serialize, Deserialize)]
 struct PayloadRef<'a> {
     now_ms: u64,
     seed: u64,
@@ -131,9 +134,18 @@ struct PayloadRef<'a> {
 impl Payload {
     /// Reads the payload of an entry, whose memory it then shares.
     pub(crate) fn decode(command: &Bytes) -> Result<Payload, wire::Malformed> {
-        let PayloadRef { now_ms, seed, batches } = wire::decode(command)?;
+        let (PayloadRef { now_ms, seed, batches }, rest) = wire::decode_front(command)?;
         let batches = batches.into_iter().map(|batch| command.slice_ref(batch)).collect();
-        Ok(Payload { now_ms, seed, batches })
+        let commits = if rest.is_empty() { Vec::new() } else { wire::decode(rest)? };
+        Ok(Payload { now_ms, seed, batches, commits })
+    }
+
+    /// The payload as an entry's command.
+    pub(crate) fn encode(&self) -> Bytes {
+        let Payload { now_ms, seed, .. } = *self;
+        let batches = self.batches.iter().map(|batch| &batch[..]).collect();
+        let front = wire::encode(&PayloadRef { now_ms, seed, batches });
+        Bytes::from(if self.commits.is_empty() { front } else { wire::encode_after(&self.commits, front) })
     }
 }
 

@@ -9,6 +9,7 @@
 //! | 255 four times, `c` | counters ([`State`]) |
 //! | 255 four times, `d`, bucket (2) | the version of the newest removal among the keys of a bucket |
 //! | 255 four times, `s`, session (8) | what is known of a session |
+//! | 255 four times, `t`, name | a row of the ledger of transactions |
 //!
 //! FLUSHALL raises the keyspace number; what lies under lower numbers is garbage and is removed bit by bit.
 
@@ -163,6 +164,20 @@ pub(crate) fn session_key(area: Area, session: u64) -> Bytes {
 /// The first key of the session rows, and the first behind them.
 pub(crate) fn sessions_range(area: Area) -> (Vec<u8>, Vec<u8>) {
     ([&area[..], &SHARED, b"s"].concat(), [&area[..], &SHARED, b"t"].concat())
+}
+
+pub(crate) fn ledger_key(area: Area, name: &[u8]) -> Bytes {
+    Bytes::from([&area[..], &SHARED, b"t", name].concat())
+}
+
+/// The first key of the ledger's rows, and the first behind them.
+pub(crate) fn ledger_range(area: Area) -> (Vec<u8>, Vec<u8>) {
+    ([&area[..], &SHARED, b"t"].concat(), [&area[..], &SHARED, b"u"].concat())
+}
+
+/// The name of a row of the ledger.
+pub(crate) fn ledger_name(row_key: &[u8]) -> &[u8] {
+    row_key.get(AREA_BYTES + 5..).unwrap_or_default()
 }
 
 /// The number at the end of a row's fixed part: the session of a session row, the collection of a garbage row, the

@@ -18,11 +18,14 @@ mod layout;
 mod machine;
 mod mutant;
 mod overlay;
+mod part;
 mod run;
 mod sessions;
+mod shield;
 mod submit;
 #[cfg(test)]
 mod tests;
+mod transact;
 mod view;
 
 pub use apply::decode_reply;
@@ -30,5 +33,6 @@ pub use batch::{BatchHeader, batch_header, decode_batch, encode_batch};
 pub use layout::State;
 pub use machine::{Input, Out, Output, Shard, Timer};
 pub use mutant::Mutant;
+pub use part::{Decision, Export, Part, decode_decision};
 pub use run::is_read;
 pub use sessions::Limits;

@@ -1,17 +1,22 @@
 //! The shard as a machine: a log and what it does to the store.
 
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use bytes::Bytes;
 use core::time::Duration;
 use quorate_api::{Reply, Request, SessionId};
+use quorate_commit::{Ledger, LogId, Outcome, Transaction, TransactionId};
 use quorate_kernel::{Cx, Event, Machine, NodeId, Position, Told, wire};
 use quorate_replog::{self as replog, ChangeEnd, Index, Member, Message, Record, Replog};
 
 use crate::Mutant;
 use crate::batch::Payload;
 use crate::layout::{State, counters_key};
+use crate::part::wants_of;
 use crate::sessions::{Limits, Sessions};
+use crate::shield::Shield;
+use crate::transact::Transactions;
 use crate::view::View;
 
 /// The timers of a shard.
@@ -25,6 +30,8 @@ pub enum Timer {
     Expiry,
     /// What has arrived together is taken: it goes into the log.
     Propose,
+    /// Transactions are looked after.
+    Commit,
 }
 
 /// What the node asks of a shard.
@@ -56,6 +63,10 @@ pub enum Input {
     PeerLost(NodeId),
     /// Old records of this shard are in the way of letting go of others'.
     Checkpoint,
+    /// Take part in this transaction, of which this shard is the coordinator.
+    Transact(Box<Transaction>),
+    /// The primary of another shard says something about a transaction.
+    Told(Box<quorate_commit::Message>),
 }
 
 /// What a shard tells its node.
@@ -122,6 +133,27 @@ pub enum Output {
     },
     /// This node is no member any more.
     Retired,
+    /// To be carried to the primary of another shard.
+    Tell {
+        /// Which shard.
+        to: LogId,
+        /// What is said.
+        message: quorate_commit::Message,
+    },
+    /// A transaction that this shard coordinates has ended.
+    Transacted {
+        /// Which.
+        id: TransactionId,
+        /// How.
+        outcome: Outcome,
+    },
+    /// A transaction was not taken.
+    TransactionNotTaken {
+        /// Which.
+        id: TransactionId,
+        /// Why.
+        why: quorate_commit::NotTaken,
+    },
 }
 
 /// The effect buffer of a shard.
@@ -153,6 +185,9 @@ pub struct Shard {
     allowed: VecDeque<(Index, Reading)>,
     /// Allowed reads that wait for logged time to pass a key's expiry.
     untimely: Vec<Reading>,
+    /// Allowed reads that wait for the outcome of transactions.
+    behind: Vec<Reading>,
+    pub(crate) transactions: Transactions,
     /// Whether `state` and `sessions` are those of the store.
     pub(crate) loaded: bool,
     /// The newest time that was proposed without a batch.
@@ -162,9 +197,9 @@ pub struct Shard {
 impl Shard {
     /// The shard over this log.
     pub fn new(log: Replog, limits: Limits) -> Self {
+        let me = LogId(log.number().into());
         Shard {
             log,
-            limits,
             state: State::default(),
             sessions: Sessions::default(),
             appended: BTreeMap::new(),
@@ -174,8 +209,11 @@ impl Shard {
             tickets: 0,
             allowed: VecDeque::new(),
             untimely: Vec::new(),
+            behind: Vec::new(),
+            transactions: Transactions::new(me, &limits, Ledger::new(me)),
             loaded: false,
             ticked_ms: 0,
+            limits,
         }
     }
 
@@ -191,11 +229,12 @@ impl Shard {
 
     /// Whether a batch would be taken now: this node leads and has applied all that it took over.
     pub fn takes_batches(&self) -> bool {
-        self.log.can_propose() && self.has_caught_up()
+        let reigns = self.transactions.commit.view().is_some_and(|view| Some(view) == self.reign());
+        reigns && self.log.can_propose() && self.has_caught_up()
     }
 
     /// Whether this node leads, everything before its leadership is chosen and applied, and it would read and write.
-    fn has_caught_up(&self) -> bool {
+    pub(crate) fn has_caught_up(&self) -> bool {
         self.log.is_ready() && self.log.takeover().is_some_and(|takeover| self.log.applied() >= takeover)
     }
 
@@ -222,6 +261,10 @@ impl Shard {
             Input::PeerConnected(peer) => {
                 self.step_log(cx, Event::Input(replog::Input::PeerConnected(peer)), out)
             }
+            Input::Transact(transaction) => {
+                self.commit(cx, out, |commit, turn| commit.request(turn, *transaction, Default::default()));
+            }
+            Input::Told(message) => self.told_by(cx, *message, out),
             Input::Checkpoint => self.step_log(cx, Event::Input(replog::Input::Checkpoint), out),
             Input::PeerLost(peer) => self.step_log(cx, Event::Input(replog::Input::PeerLost(peer)), out),
         }
@@ -277,7 +320,7 @@ impl Shard {
                 self.turn_away(&batches, out);
                 self.ticked_ms = 0;
                 if !self.log.leads() {
-                    for reading in self.untimely.drain(..) {
+                    for reading in self.untimely.drain(..).chain(self.behind.drain(..)) {
                         out.output(Output::ReadRefused { ticket: reading.ticket });
                     }
                 }
@@ -305,6 +348,8 @@ impl Shard {
             None => State::default(),
         };
         self.sessions = Sessions::load(cx, area);
+        let me = LogId(self.log.number().into());
+        self.transactions = Transactions::load(cx, area, me, &self.limits);
         self.loaded = true;
         self.serve_reads(cx, out);
     }
@@ -318,6 +363,9 @@ impl Shard {
             if let Some((_, reading)) = self.allowed.pop_front() {
                 self.serve(cx, reading, out);
             }
+        }
+        for reading in core::mem::take(&mut self.behind) {
+            self.serve(cx, reading, out);
         }
         if !self.untimely.is_empty() {
             let now_ms = self.state.now_ms;
@@ -338,8 +386,16 @@ impl Shard {
         let now_ms = cx.wall.unix_ms;
         let seed = cx.rng.next_u64();
         let mut view = View::reading(&*cx.store, &self.limits, area, self.state, now_ms, seed);
+        view.shield = core::mem::take(&mut self.transactions.shield);
         let (mut replies, mut bytes) = (Vec::with_capacity(reading.requests.len()), 0);
+        let mut waits = false;
         for request in &reading.requests {
+            if !view.shield.is_empty() && view.shield.is_in_the_way(&wants_of(request)) {
+                // Its outcome may be known elsewhere, and what is seen here must not be older.
+                cx.marks.hit("shard.read.waits_for_transaction");
+                waits = replies.is_empty();
+                break;
+            }
             let reply = crate::run::run_request(&mut view, request);
             bytes += reply.size_bytes();
             if bytes > self.limits.replies_bytes_max && !replies.is_empty() {
@@ -347,6 +403,10 @@ impl Shard {
                 break;
             }
             replies.push(reply);
+        }
+        self.transactions.shield = core::mem::take(&mut view.shield);
+        if waits {
+            return self.behind.push(reading);
         }
         if view.expiry_pending.is_none() || self.limits.breaks(Mutant::ExpiryByLocalClock) {
             // What was read is chosen and applied: other nodes' disks have it.
@@ -365,10 +425,10 @@ impl Shard {
     }
 
     /// Logs that time has come to `now_ms`.
-    fn tick(&mut self, cx: &mut Cx<'_>, now_ms: u64, out: &mut Out) {
+    pub(crate) fn tick(&mut self, cx: &mut Cx<'_>, now_ms: u64, out: &mut Out) {
         if now_ms > self.ticked_ms && self.takes_batches() {
             self.ticked_ms = now_ms;
-            self.propose(cx, &Payload { now_ms, seed: 0, batches: Vec::new() }, out);
+            self.propose(cx, &Payload { now_ms, seed: 0, batches: Vec::new(), commits: Vec::new() }, out);
         }
     }
 
@@ -413,13 +473,18 @@ impl Machine for Shard {
             Event::Timer(Timer::Apply) => self.apply(cx, out),
             Event::Timer(Timer::Expiry) => self.on_expiry(cx, out),
             Event::Timer(Timer::Propose) => self.propose_gathered(cx, out),
+            Event::Timer(Timer::Commit) => self.commit(cx, out, |commit, turn| commit.tick(turn)),
             Event::Input(input) => self.input(cx, input, out),
         }
+        self.look_after_reign(cx, out);
     }
 
     fn check(&self) {
         self.log.check();
         assert!(self.state.keyspace_oldest <= self.state.keyspace);
         assert!(self.state.expiring <= self.state.keys, "{:?}", self.state);
+        self.transactions.commit.check();
+        let shield = Shield::of(self.transactions.commit.ledger());
+        assert!(!self.loaded || self.transactions.shield == shield, "the shield is not that of the ledger");
     }
 }

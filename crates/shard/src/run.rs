@@ -50,7 +50,7 @@ fn run_unbounded(view: &mut View<'_>, request: &Request) -> Reply {
     }
 }
 
-fn run_command(view: &mut View<'_>, command: &Command) -> Reply {
+pub(crate) fn run_command(view: &mut View<'_>, command: &Command) -> Reply {
     // The doors check both; a command of a newer program must not be half understood by an older one.
     let Some(spec) = by_code(command.code) else {
         return Reply::error("ERR this node does not know the command: upgrade it");

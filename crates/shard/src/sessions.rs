@@ -29,6 +29,10 @@ pub struct Limits {
     pub reply_bytes_max: usize,
     /// Bytes of replies to reads given together, unless a single one is longer. Of no consequence for the state.
     pub replies_bytes_max: usize,
+    /// Transactions over several shards.
+    pub commit: quorate_commit::Config,
+    /// Keys that transactions hold or wait for at the primary; above it new ones are refused as busy.
+    pub locked_keys_max: usize,
     /// Which rule is broken, for the simulator to notice.
     #[cfg(feature = "mutants")]
     pub mutant: Option<crate::Mutant>,
@@ -45,6 +49,8 @@ impl Limits {
             // The longest string there can be, and a little for what is around it.
             reply_bytes_max: (32 << 20) + (64 << 10),
             replies_bytes_max: 4 << 20,
+            commit: quorate_commit::Config::production(),
+            locked_keys_max: 1 << 20,
             #[cfg(feature = "mutants")]
             mutant: None,
         }
@@ -59,6 +65,8 @@ impl Limits {
             entry_bytes_max: 300,
             reply_bytes_max: 32 << 20,
             replies_bytes_max: 100,
+            commit: quorate_commit::Config::tiny(),
+            locked_keys_max: 20,
             #[cfg(feature = "mutants")]
             mutant: None,
         }

@@ -3,7 +3,7 @@
 use alloc::vec::Vec;
 use bytes::Bytes;
 use core::time::Duration;
-use quorate_kernel::{Cx, Event, wire};
+use quorate_kernel::{Cx, Event};
 use quorate_replog as replog;
 
 use crate::batch::{BatchHeader, Payload, batch_header};
@@ -59,15 +59,19 @@ impl Shard {
     pub(crate) fn propose_gathered(&mut self, cx: &mut Cx<'_>, out: &mut Out) {
         let batches = core::mem::take(&mut self.gathered);
         self.gathered_bytes = 0;
-        if batches.is_empty() {
-            return;
-        }
         if !self.takes_batches() {
-            cx.marks.hit("shard.gathered.not_taken");
-            return self.turn_away(&batches, out);
+            if !batches.is_empty() {
+                cx.marks.hit("shard.gathered.not_taken");
+                self.turn_away(&batches, out);
+            }
+            return self.propose_later(out);
         }
-        let payload = Payload { now_ms: cx.wall.unix_ms, seed: cx.rng.next_u64(), batches };
-        self.propose(cx, &payload, out);
+        let batches = self.transactions.hold_back(cx.marks, batches);
+        let commits = self.next_entries(out);
+        if !batches.is_empty() || !commits.is_empty() {
+            let payload = Payload { now_ms: cx.wall.unix_ms, seed: cx.rng.next_u64(), batches, commits };
+            self.propose(cx, &payload, out);
+        }
     }
 
     /// Gathered batches do not get into the log: their origins must send them again.
@@ -81,8 +85,7 @@ impl Shard {
     }
 
     pub(crate) fn propose(&mut self, cx: &mut Cx<'_>, payload: &Payload, out: &mut Out) {
-        let command = Bytes::from(wire::encode(payload));
-        self.step_log(cx, Event::Input(replog::Input::Propose(command)), out);
+        self.step_log(cx, Event::Input(replog::Input::Propose(payload.encode())), out);
     }
 
     /// Answers what a batch that came again asks for, as far as it is applied. Returns whether anything is.

@@ -13,6 +13,7 @@ use crate::layout::{
     Area, HEADER_KEY_BYTES, Header, Keys, State, decode_value, encode_value, number_in, removal_key,
 };
 use crate::overlay::Overlay;
+use crate::shield::Shield;
 use crate::sessions::Limits;
 
 /// Rows of dead collections and keyspaces removed with each entry.
@@ -39,7 +40,7 @@ pub(crate) struct View<'a> {
     area: Area,
     pub(crate) state: State,
     pub(crate) overlay: Overlay,
-    now_ms: u64,
+    pub(crate) now_ms: u64,
     chance: Rng,
     /// The newest version before the command that runs: keys above it have been given a new one.
     version_before: u64,
@@ -48,6 +49,8 @@ pub(crate) struct View<'a> {
     row_keys: BytesMut,
     /// A key was met that the asked-for time would have expired and logged time has not: the earliest such time.
     pub(crate) expiry_pending: Option<u64>,
+    /// What must not expire.
+    pub(crate) shield: Shield,
 }
 
 impl<'a> View<'a> {
@@ -65,6 +68,7 @@ impl<'a> View<'a> {
             last: None,
             row_keys: BytesMut::new(),
             expiry_pending: None,
+            shield: Shield::default(),
         }
     }
 
@@ -88,6 +92,20 @@ impl<'a> View<'a> {
         self.state.now_ms = self.state.now_ms.max(now_ms);
         self.now_ms = self.state.now_ms;
         self.chance = Rng::new(seed);
+        self.last = None;
+    }
+
+    /// A transaction is carried out, with the time and chance with which it was prepared.
+    pub(crate) fn begin_transaction(&mut self, now_ms: u64, seed: u64) {
+        self.state.now_ms = self.state.now_ms.max(now_ms);
+        self.now_ms = now_ms;
+        self.chance = Rng::new(seed);
+        self.last = None;
+    }
+
+    /// It is over: time is logged time again.
+    pub(crate) fn end_transaction(&mut self) {
+        self.now_ms = self.state.now_ms;
         self.last = None;
     }
 
@@ -161,16 +179,19 @@ impl<'a> View<'a> {
 
     fn live(&mut self, key: &[u8]) -> Option<(Header, Bytes)> {
         let (header, body) = self.raw(key)?;
-        if !self.is_live(&header) {
+        if !self.is_live(key, &header) {
             return None;
         }
         Some((header, body))
     }
 
-    fn is_live(&mut self, header: &Header) -> bool {
+    fn is_live(&mut self, key: &[u8], header: &Header) -> bool {
         let Some(expire_ms) = header.expire_ms.filter(|expire_ms| *expire_ms <= self.now_ms) else {
             return true;
         };
+        if self.shield.keeps(key, expire_ms) {
+            return true;
+        }
         if expire_ms > self.state.now_ms {
             let earliest = self.expiry_pending.map_or(expire_ms, |other| other.min(expire_ms));
             self.expiry_pending = Some(earliest);
@@ -243,8 +264,11 @@ impl<'a> View<'a> {
         let keys = self.keys_of();
         let end = keys.expiries_end();
         let due = self.merged(&keys.expiry(0, &[]), &end, false, EXPIRE_KEYS);
-        for (row_key, _) in due.iter().filter(|(row_key, _)| number_in(row_key) <= now_ms) {
-            self.remove_raw(&row_key.slice(HEADER_KEY_BYTES..));
+        for (row_key, _) in due {
+            let (expire_ms, key) = (number_in(&row_key), row_key.slice(HEADER_KEY_BYTES..));
+            if expire_ms <= now_ms && !self.shield.keeps(&key, expire_ms) {
+                self.remove_raw(&key);
+            }
         }
         let next = self.merged(&keys.expiry(0, &[]), &end, false, 1);
         self.state.next_expiry_ms = next.first().map(|(row_key, _)| number_in(row_key));
@@ -328,7 +352,7 @@ impl Space for View<'_> {
         let old = self.header(key);
         let old = match old {
             // What expired unseen is removed for good before its name is used again.
-            Some(header) if !self.is_live(&header) => {
+            Some(header) if !self.is_live(key, &header) => {
                 self.remove_raw(key);
                 None
             }
@@ -369,7 +393,7 @@ impl Space for View<'_> {
 
     fn remove(&mut self, key: &[u8]) -> bool {
         let Some(header) = self.header(key) else { return false };
-        let live = self.is_live(&header);
+        let live = self.is_live(key, &header);
         self.remove_raw(key);
         live
     }
@@ -425,8 +449,9 @@ impl Space for View<'_> {
                 }
                 newest = Some(position);
                 let (header, _) = decode_value(value);
-                if self.is_live(&header) {
-                    found.push((row_key.slice(HEADER_KEY_BYTES..), header.kind));
+                let key = row_key.slice(HEADER_KEY_BYTES..);
+                if self.is_live(&key, &header) {
+                    found.push((key, header.kind));
                 }
             }
         }

@@ -1,0 +1,85 @@
+//! Keys of prepared transactions: what was found under their locks stays so until their outcome.
+//!
+//! Known to every replica, since it follows from the log alone. Whoever reads strictly waits for transactions that are
+//! about to change what is read; a key that a prepared transaction has found does not expire before its outcome.
+
+use alloc::collections::BTreeMap;
+use bytes::Bytes;
+use quorate_commit::locks::{Mode, Want};
+use quorate_commit::{Ledger, State, Transaction, TransactionId};
+use quorate_kernel::wire;
+
+use crate::part::{Export, Part, Place};
+
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct Guard {
+    mode: Mode,
+    now_ms: u64,
+}
+
+/// See the module's documentation.
+#[derive(Debug, Default, PartialEq, Eq)]
+pub(crate) struct Shield {
+    places: BTreeMap<Place, BTreeMap<TransactionId, Guard>>,
+}
+
+impl Shield {
+    /// What the ledger says.
+    pub(crate) fn of(ledger: &Ledger) -> Shield {
+        let mut shield = Shield::default();
+        for (id, record) in ledger.records() {
+            if let State::Prepared(export) = &record.state {
+                shield.raise(id, &record.transaction, export);
+            }
+        }
+        shield
+    }
+
+    pub(crate) fn is_empty(&self) -> bool {
+        self.places.is_empty()
+    }
+
+    /// A transaction is prepared.
+    pub(crate) fn raise(&mut self, id: TransactionId, transaction: &Transaction, export: &Bytes) {
+        let now_ms = wire::decode::<Export>(export).map_or(0, |export| export.now_ms);
+        for Want { key, mode, .. } in Part::of(transaction).wants() {
+            let guards = self.places.entry(key).or_default();
+            let strongest = guards.get(&id).map_or(mode, |guard| guard.mode.max(mode));
+            guards.insert(id, Guard { mode: strongest, now_ms });
+        }
+    }
+
+    /// It is prepared no more.
+    pub(crate) fn lower(&mut self, id: TransactionId, transaction: &Transaction) {
+        for want in Part::of(transaction).wants() {
+            let emptied = self.places.get_mut(&want.key).is_some_and(|guards| {
+                guards.remove(&id);
+                guards.is_empty()
+            });
+            if emptied {
+                self.places.remove(&want.key);
+            }
+        }
+    }
+
+    /// Whether something that is prepared will change what these want to see, or must not see what they change.
+    pub(crate) fn is_in_the_way(&self, wants: &[Want<Place>]) -> bool {
+        wants.iter().any(|want| {
+            let guards = self.places.get(&want.key).into_iter().flat_map(BTreeMap::values);
+            guards.into_iter().any(|guard| want.mode == Mode::Write || guard.mode == Mode::Write)
+        })
+    }
+
+    /// Whether a prepared transaction has found this key, which expires at `expire_ms`, alive.
+    pub(crate) fn keeps(&self, key: &[u8], expire_ms: u64) -> bool {
+        if self.is_empty() {
+            return false;
+        }
+        let found = |guard: &Guard| expire_ms > guard.now_ms;
+        let key = self.places.get(&Place::Key(Bytes::copy_from_slice(key)));
+        let all = self.places.get(&Place::Writers);
+        // Whoever only writes is not concerned with all keys.
+        key.is_some_and(|guards| guards.values().any(found))
+            || all.is_some_and(|guards| guards.values().any(|guard| guard.mode == Mode::Write && found(guard)))
+    }
+}

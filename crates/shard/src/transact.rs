@@ -1,0 +1,393 @@
+//! Transactions over several shards at one of them: locks, votes, and what is held back meanwhile.
+//!
+//! `quorate-commit` decides; this is its parent. A transaction's keys are locked at the primary first and looked at when everything
+//! that was in the log by then is applied; its commands run once to learn their replies, and again, alike, at every
+//! replica when it has happened. Batches that touch what is locked wait at the primary, and behind them those of the
+//! same session.
+
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
+use alloc::vec::Vec;
+use bytes::Bytes;
+use core::time::Duration;
+use quorate_api::Reply;
+use quorate_commit::locks::{LockTable, Taken};
+use quorate_commit::{
+    Attempt, Commit, Effect, Entry, Ledger, LogId, Message, Resources, State, Transaction, TransactionId,
+    Turn, Verdict, View as Reign,
+};
+use quorate_kernel::{Cx, Marks, Rng, Time, wire};
+use quorate_replog::Index;
+use quorate_store::Scan;
+
+use crate::batch::{batch_header, decode_batch};
+use crate::layout::{Area, ledger_key, ledger_name, ledger_range};
+use crate::machine::{Out, Output, Shard, Timer};
+use crate::overlay::Overlay;
+use crate::part::{Decision, Export, Part, Place, wants_of};
+use crate::run::run_command;
+use crate::sessions::Limits;
+use crate::shield::Shield;
+use crate::view::View;
+
+/// Entries of transactions that go into the log together.
+const TOGETHER_MAX: usize = 32;
+/// After so long the log is asked again to take what it did not.
+const AGAIN: Duration = Duration::from_millis(25);
+
+/// What a shard keeps of transactions.
+#[derive(Debug)]
+pub(crate) struct Transactions {
+    pub(crate) commit: Commit,
+    /// Replicated: follows from the ledger.
+    pub(crate) shield: Shield,
+    desk: Desk,
+    /// To be put into the log, in this order.
+    pub(crate) entries: VecDeque<Entry>,
+    /// Batches that wait for locks, in the order in which they came.
+    held: Vec<Bytes>,
+}
+
+/// The volatile part of what transactions are about.
+#[derive(Debug)]
+struct Desk {
+    me: LogId,
+    locks: LockTable<Place>,
+    /// Locked, and to be looked at once this entry is applied.
+    unchecked: Vec<(Index, Transaction)>,
+    /// Waiters that can never succeed since what was carried out last.
+    overtaken: BTreeSet<TransactionId>,
+    /// Whether locks were given back since batches were held back.
+    released: bool,
+    /// The newest entry of the log.
+    last: Index,
+}
+
+/// A desk, and the state in which something is carried out.
+pub(crate) struct At<'a, 'v> {
+    desk: &'a mut Desk,
+    view: Option<&'a mut View<'v>>,
+}
+
+impl Transactions {
+    pub(crate) fn new(me: LogId, limits: &Limits, ledger: Ledger) -> Self {
+        let locks = LockTable::new(limits.locked_keys_max);
+        #[cfg(feature = "mutants")]
+        let locks = locks.broken(limits.commit.mutant);
+        Transactions {
+            shield: Shield::of(&ledger),
+            commit: Commit::new(me, limits.commit.clone(), ledger),
+            desk: Desk {
+                me,
+                locks,
+                unchecked: Vec::new(),
+                overtaken: BTreeSet::new(),
+                released: false,
+                last: 0,
+            },
+            entries: VecDeque::new(),
+            held: Vec::new(),
+        }
+    }
+
+    /// What the store says.
+    pub(crate) fn load(cx: &Cx<'_>, area: Area, me: LogId, limits: &Limits) -> Self {
+        let (start, end) = ledger_range(area);
+        let mut ledger = Ledger::new(me);
+        for (key, value) in cx.store.scan(Scan::range(&start, Some(&end))) {
+            if let Err(error) = ledger.load(ledger_name(&key), &value) {
+                panic!("a row of the ledger of transactions: {error}");
+            }
+        }
+        Transactions::new(me, limits, ledger)
+    }
+
+    /// Adds the rows of what has changed to `overlay`.
+    pub(crate) fn write(&mut self, area: Area, overlay: &mut Overlay) {
+        for (row, value) in self.commit.take_changes() {
+            let key = ledger_key(area, &row.to_bytes());
+            match value {
+                Some(value) => overlay.put(key, value),
+                None => overlay.delete(key),
+            }
+        }
+    }
+
+    /// Applies an entry, on every replica.
+    pub(crate) fn apply(
+        &mut self,
+        (now, rng, marks): (Time, &mut Rng, &mut Marks),
+        view: &mut View<'_>,
+        last: Index,
+        entry: &Entry,
+        effects: &mut Vec<Effect>,
+    ) {
+        let ledger = self.commit.ledger();
+        let before = entry.id().and_then(|id| ledger.get(id)).filter(|record| record.is_prepared());
+        if let (Some(id), Some(record)) = (entry.id(), before) {
+            view.shield.lower(id, &record.transaction);
+        }
+        self.desk.last = last;
+        let mut at = At { desk: &mut self.desk, view: Some(&mut *view) };
+        let mut turn = Turn { now, rng, marks, resources: &mut at, out: effects };
+        self.commit.applied(&mut turn, entry);
+        let after = entry.id().and_then(|id| Some((id, self.commit.ledger().get(id)?)));
+        if let Some((id, record)) = after
+            && let State::Prepared(export) = &record.state
+        {
+            view.shield.raise(id, &record.transaction, export);
+        }
+    }
+
+    /// Whether a batch touches what is locked or waited for.
+    fn is_in_the_way(&self, batch: &Bytes) -> bool {
+        let Ok((_, requests)) = decode_batch(batch) else { return false };
+        let locks = &self.desk.locks;
+        let wants = requests.iter().flat_map(wants_of);
+        wants.into_iter().any(|want| locks.is_taken(&want.key, want.mode))
+    }
+
+    /// Keeps back batches that must wait for locks, and those of the same sessions behind them.
+    pub(crate) fn hold_back(&mut self, marks: &mut Marks, batches: Vec<Bytes>) -> Vec<Bytes> {
+        if self.desk.locks.count() == 0 {
+            return batches;
+        }
+        let mut waiting = BTreeSet::new();
+        let mut free = Vec::with_capacity(batches.len());
+        for batch in batches {
+            let session = batch_header(&batch).map(|header| header.session.0).unwrap_or_default();
+            if waiting.contains(&session) || self.is_in_the_way(&batch) {
+                marks.hit("shard.batch.waits_for_locks");
+                waiting.insert(session);
+                self.held.push(batch);
+            } else {
+                free.push(batch);
+            }
+        }
+        free
+    }
+
+    /// Whether batches are held back.
+    pub(crate) fn holds_back(&self) -> bool {
+        !self.held.is_empty()
+    }
+
+    pub(crate) fn take_held(&mut self) -> Vec<Bytes> {
+        core::mem::take(&mut self.held)
+    }
+}
+
+impl Shard {
+    /// Hands something to commitment, and does what it wants.
+    pub(crate) fn commit(
+        &mut self,
+        cx: &mut Cx<'_>,
+        out: &mut Out,
+        act: impl FnOnce(&mut Commit, &mut Turn<'_, At<'_, '_>>),
+    ) {
+        let mut effects = Vec::new();
+        let transactions = &mut self.transactions;
+        transactions.desk.last = self.log.last();
+        let mut at = At { desk: &mut transactions.desk, view: None };
+        let mut turn = Turn {
+            now: cx.now,
+            rng: &mut *cx.rng,
+            marks: &mut *cx.marks,
+            resources: &mut at,
+            out: &mut effects,
+        };
+        act(&mut transactions.commit, &mut turn);
+        self.carry_on(cx, effects, out);
+    }
+
+    /// Does what commitment wants, and looks at what is locked and due.
+    pub(crate) fn carry_on(&mut self, cx: &mut Cx<'_>, mut effects: Vec<Effect>, out: &mut Out) {
+        loop {
+            for effect in effects.drain(..) {
+                self.effect(effect, out);
+            }
+            let applied = self.log.applied();
+            let desk = &mut self.transactions.desk;
+            let Some(due) = desk.unchecked.iter().position(|(index, _)| *index <= applied) else { break };
+            let (_, transaction) = desk.unchecked.swap_remove(due);
+            if !desk.locks.holds(transaction.id) {
+                continue;
+            }
+            let Some(attempt) = self.look_at(cx, &transaction, out) else { continue };
+            let desk = &mut self.transactions.desk;
+            desk.last = self.log.last();
+            let mut at = At { desk, view: None };
+            let mut turn = Turn {
+                now: cx.now,
+                rng: &mut *cx.rng,
+                marks: &mut *cx.marks,
+                resources: &mut at,
+                out: &mut effects,
+            };
+            self.transactions.commit.answered(&mut turn, transaction.id, attempt);
+        }
+        if core::mem::take(&mut self.transactions.desk.released) && self.transactions.holds_back() {
+            let held = self.transactions.take_held();
+            // They came first, and none of their sessions has anything else here that did.
+            self.gathered_bytes += held.iter().map(Bytes::len).sum::<usize>();
+            self.gathered.splice(..0, held);
+            out.arm(Timer::Propose, Duration::ZERO);
+        }
+    }
+
+    fn effect(&mut self, effect: Effect, out: &mut Out) {
+        match effect {
+            Effect::Append(entry) => {
+                self.transactions.entries.push_back(entry);
+                out.arm(Timer::Propose, Duration::ZERO);
+            }
+            // What commitment says is about chosen entries: a quorum's disks have them.
+            Effect::Send { to, message } => out.output_early(Output::Tell { to, message }),
+            // As above.
+            Effect::Result { id, outcome } => out.output_early(Output::Transacted { id, outcome }),
+            // Nothing happened.
+            Effect::NotTaken { id, why } => out.output_early(Output::TransactionNotTaken { id, why }),
+            Effect::Arm(after) => out.arm(Timer::Commit, after),
+        }
+    }
+
+    /// Looks at what a transaction needs, with its locks held: compares versions, and runs its commands to learn their
+    /// replies. `None`: not yet.
+    fn look_at(&mut self, cx: &mut Cx<'_>, transaction: &Transaction, out: &mut Out) -> Option<Attempt> {
+        let part = Part::of(transaction);
+        let (now_ms, seed) = (cx.wall.unix_ms.max(self.state.now_ms), cx.rng.next_u64());
+        let area = self.log.data_prefix();
+        let mut view = View::reading(&*cx.store, &self.limits, area, self.state, now_ms, seed);
+        view.shield = core::mem::take(&mut self.transactions.shield);
+        let moved = part.watched.iter().find(|(key, version)| view.version(key) != *version);
+        let attempt = match moved {
+            Some((key, _)) => Attempt::Refused { resource: key.clone(), by: None },
+            None => {
+                let replies = run_part(&mut view, &part);
+                Attempt::Ready(Bytes::from(wire::encode(&Export { now_ms, seed, replies })))
+            }
+        };
+        let expiry_pending = view.expiry_pending.is_some();
+        self.transactions.shield = core::mem::take(&mut view.shield);
+        if expiry_pending {
+            // As with reads: by this clock a key has expired, and the log must say so first.
+            cx.marks.hit("shard.transaction.waits_for_expiry");
+            self.tick(cx, now_ms, out);
+            let due = self.log.last().max(self.log.applied() + 1);
+            self.transactions.desk.unchecked.push((due, transaction.clone()));
+            return None;
+        }
+        Some(attempt)
+    }
+
+    /// The ballot that this node leads, as commitment knows it.
+    pub(crate) fn reign(&self) -> Option<Reign> {
+        let ballot = self.log.leading()?;
+        let node = ballot.node.map_or(0, |node| node.0);
+        Some(Reign { epoch: ballot.epoch, number: ballot.number, node })
+    }
+
+    /// Begins or ends what depends on leading the log.
+    pub(crate) fn look_after_reign(&mut self, cx: &mut Cx<'_>, out: &mut Out) {
+        let reign = self.reign();
+        if self.transactions.commit.view().is_some_and(|view| Some(view) != reign) {
+            self.transactions.commit.follow();
+            let transactions = &mut self.transactions;
+            let desk = &mut transactions.desk;
+            desk.locks = LockTable::new(self.limits.locked_keys_max);
+            #[cfg(feature = "mutants")]
+            {
+                desk.locks = LockTable::new(self.limits.locked_keys_max).broken(self.limits.commit.mutant);
+            }
+            desk.unchecked.clear();
+            desk.overtaken.clear();
+            transactions.entries.clear();
+            let held = transactions.take_held();
+            self.turn_away(&held, out);
+        }
+        if let Some(view) = reign
+            && self.transactions.commit.view().is_none()
+            && self.has_caught_up()
+        {
+            self.commit(cx, out, |commit, turn| commit.lead(turn, view));
+        }
+    }
+
+    /// A message from the primary of another shard.
+    pub(crate) fn told_by(&mut self, cx: &mut Cx<'_>, message: Message, out: &mut Out) {
+        self.commit(cx, out, |commit, turn| commit.message(turn, message));
+    }
+
+    /// Takes the next entries of transactions to be logged.
+    pub(crate) fn next_entries(&mut self, out: &mut Out) -> Vec<Entry> {
+        let count = self.transactions.entries.len().min(TOGETHER_MAX);
+        let entries = self.transactions.entries.drain(..count).collect();
+        if !self.transactions.entries.is_empty() {
+            out.arm(Timer::Propose, Duration::ZERO);
+        }
+        entries
+    }
+
+    /// The log takes nothing now: it is asked again.
+    pub(crate) fn propose_later(&self, out: &mut Out) {
+        if !self.transactions.entries.is_empty() {
+            out.arm(Timer::Propose, AGAIN);
+        }
+    }
+}
+
+/// Runs a part's commands.
+fn run_part(view: &mut View<'_>, part: &Part) -> Vec<(u32, Reply)> {
+    part.commands.iter().map(|(number, command)| (*number, run_command(view, command))).collect()
+}
+
+impl Resources for At<'_, '_> {
+    fn prepare(&mut self, transaction: &Transaction) -> Attempt {
+        match self.desk.locks.try_all(transaction.id, &Part::of(transaction).wants()) {
+            Taken::Full => Attempt::Full,
+            Taken::Waits(owners) => Attempt::Waits(owners),
+            Taken::All => {
+                self.desk.unchecked.push((self.desk.last, transaction.clone()));
+                Attempt::Later
+            }
+        }
+    }
+
+    fn relock(&mut self, transaction: &Transaction) {
+        self.desk.locks.relock(transaction.id, &Part::of(transaction).wants());
+    }
+
+    fn wait(&mut self, transaction: &Transaction) -> Vec<TransactionId> {
+        self.desk.released = true;
+        self.desk.locks.wait(transaction.id, &Part::of(transaction).wants())
+    }
+
+    fn release(&mut self, id: TransactionId) -> Vec<TransactionId> {
+        self.desk.released = true;
+        self.desk.unchecked.retain(|(_, transaction)| transaction.id != id);
+        let mut woken = self.desk.locks.release(id);
+        woken.extend(core::mem::take(&mut self.desk.overtaken).into_iter().filter(|other| *other != id));
+        woken
+    }
+
+    fn decide(&mut self, _: &Transaction, exports: &BTreeMap<LogId, Bytes>) -> Verdict {
+        let read = |(log, export): (&LogId, &Bytes)| (*log, wire::decode::<Export>(export).unwrap_or_default());
+        let decision: Decision = exports.iter().map(read).collect();
+        Verdict::Commit(Bytes::from(wire::encode(&decision)))
+    }
+
+    fn carry_out(&mut self, transaction: &Transaction, decision: &Bytes) {
+        let Some(view) = &mut self.view else { panic!("only entries are carried out") };
+        let part = Part::of(transaction);
+        let Ok(decision) = wire::decode::<Decision>(decision) else { return };
+        let Some(export) = decision.get(&self.desk.me) else { return };
+        view.begin_transaction(export.now_ms, export.seed);
+        let replies = run_part(view, &part);
+        debug_assert_eq!(replies, export.replies, "{:?} does what its vote said", transaction.id);
+        view.end_transaction();
+        for want in part.wants() {
+            let (Place::Key(key), quorate_commit::locks::Mode::Write) = (&want.key, want.mode) else { continue };
+            let version = view.version(key).0;
+            self.desk.overtaken.extend(self.desk.locks.overtaken(&want.key, version));
+        }
+    }
+}
