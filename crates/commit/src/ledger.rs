@@ -160,6 +160,11 @@ impl Ledger {
         self.unfinished
     }
 
+    /// The origins that have a horizon and are not gone for good.
+    pub fn horizons(&self) -> impl Iterator<Item = u64> + '_ {
+        self.horizons.iter().filter(|(_, horizon)| horizon.gone == 0).map(|(origin, _)| *origin)
+    }
+
     /// How many origins have a horizon and are not gone for good.
     pub fn origins(&self) -> usize {
         self.horizons.len() - self.gone.len()

@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 use core::time::Duration;
 use quorate_kernel::{Marks, Rng, Time};
+use serde::{Deserialize, Serialize};
 
 use crate::ledger::{Ledger, Row};
 use crate::reign::{Live, Reign};
@@ -69,7 +70,7 @@ pub trait Resources {
 }
 
 /// Why a request was not taken.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum NotTaken {
     /// This log's primary does not reign, or not yet.
     NotLeading,
@@ -319,7 +320,7 @@ impl Commit {
         self.finish(turn);
     }
 
-    fn settle_news<R>(&mut self, turn: &mut Turn<'_, R>, origin: u64, before: u64) {
+    pub(crate) fn settle_news<R>(&mut self, turn: &mut Turn<'_, R>, origin: u64, before: u64) {
         let Some(reign) = &mut self.reign else { return };
         let known = self.ledger.horizon(origin).max(reign.settling.get(&origin).copied().unwrap_or_default());
         if before > known {

@@ -234,9 +234,16 @@ impl Commit {
         } else if let Some(transaction) =
             transaction.filter(|known| known.id == id && known.coordinator == from)
         {
+            let settled = transaction.settled_before;
             match self.judge(&transaction).and_then(|()| self.admit(turn, transaction, cv)) {
                 Ok(()) => return turn.marks.hit("commit.request.handed_on"),
-                Err(_) => Cause::Busy,
+                Err(_) => {
+                    // As with requests: what is settled may be what fills the tables.
+                    if self.ledger.remembers(id.origin) {
+                        self.settle_news(turn, id.origin, settled);
+                    }
+                    Cause::Busy
+                }
             }
         } else if self.config.breaks(Mutant::NoTombstone) {
             return;

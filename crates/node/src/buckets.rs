@@ -39,10 +39,11 @@ impl Node {
 
     /// Sees to it that no bucket holds up old records of all because it has few new ones of its own.
     fn look_after_records(&mut self, cx: &mut Cx<'_>, out: &mut Out) {
-        let (before, _) = self.newest_discard;
+        let (persisted, most) = (self.persisted_bytes, 2 * self.config.log.checkpoint_bytes as u64);
         for bucket in self.every_bucket() {
-            let needs = self.replicas.get(&bucket).and_then(|replica| replica.needs);
-            if needs.is_some_and(|needs| needs < before) {
+            let Some(replica) = self.replicas.get_mut(&bucket) else { continue };
+            if replica.needs.is_some() && persisted - replica.tidied_at > most {
+                replica.tidied_at = persisted;
                 cx.marks.hit("node.bucket.checkpoint");
                 self.step_shard(cx, bucket, Event::Input(shard::Input::Checkpoint), out);
             }

@@ -74,6 +74,11 @@ impl Connections {
         next
     }
 
+    /// Whether a connection has requests that have not ended.
+    pub(crate) fn is_busy(&self, id: ConnectionId) -> bool {
+        self.busy.contains_key(&id)
+    }
+
     /// The connection is gone: what has not begun never will. What runs still ends.
     pub(crate) fn closed(&mut self, id: ConnectionId) {
         if let Some(connection) = self.busy.get_mut(&id) {

@@ -15,17 +15,22 @@ mod buckets;
 mod config;
 mod connections;
 mod dispatch;
+mod gate;
 mod interface;
 mod lane;
 mod machine;
 mod message;
 mod origin;
+mod plan;
 mod reads;
 mod record;
 mod replica;
 mod requests;
 mod route;
 mod status;
+mod tick;
+mod transact;
+mod transactions;
 
 pub use config::{Limits, NodeConfig};
 pub use interface::{

@@ -1,6 +1,7 @@
 //! The node as a machine: dispatch, and the way of requests to the leader and of answers back.
 
-use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use core::time::Duration;
 use quorate_api::{Bucket, Refusal};
@@ -9,11 +10,13 @@ use quorate_replog::{self as replog, Replog};
 use quorate_shard::{self as shard, Mutant, Shard};
 
 use crate::config::NodeConfig;
+use crate::gate::Gates;
 use crate::interface::{AdminOutcome, Input, Member, Output, Ticket};
 use crate::lane::Lane;
 use crate::message::Message;
 use crate::record::Record;
 use crate::replica::Replica;
+use crate::transactions::Transactions;
 
 /// How often the node looks after requests that wait.
 pub(crate) const TICK: Duration = Duration::from_millis(25);
@@ -38,18 +41,24 @@ pub struct Node {
     pub(crate) replicas: BTreeMap<Bucket, Replica>,
     /// One for each bucket, in their order.
     pub(crate) lanes: Vec<Lane>,
+    pub(crate) transactions: Transactions,
+    pub(crate) gates: Gates,
+    /// By origin, who asks this node to coordinate its transactions.
+    pub(crate) askers: BTreeMap<u64, NodeId>,
+    /// What buckets that this node leads say to each other.
+    pub(crate) own: VecDeque<(Bucket, Box<quorate_commit::Message>)>,
     tickets: u64,
     /// Every record before this one was let go of.
     discarded: Position,
-    /// The newest record before which some bucket needs nothing, behind the one that was so before.
-    pub(crate) newest_discard: (Position, Position),
+    /// Bytes of entries among the records persisted in this life.
+    pub(crate) persisted_bytes: u64,
     /// Scratch of [`Node::look_after_batches`].
     pub(crate) takers: Vec<Bucket>,
     /// Not before is it looked at who should lead which bucket.
     pub(crate) balance_at: Time,
     pub(crate) disk_full: bool,
     pub(crate) stopping: bool,
-    stopped: bool,
+    pub(crate) stopped: bool,
     /// Nodes that introduced themselves; they are kept connected while no member list says whom to connect to.
     pub(crate) contacts: BTreeMap<NodeId, Member>,
     pub(crate) connected: BTreeSet<NodeId>,
@@ -77,9 +86,13 @@ impl Node {
             replicas: buckets.clone().map(replica).collect(),
             lanes: buckets.map(|_| Lane::new(config.me.id)).collect(),
             config,
+            transactions: Transactions::default(),
+            gates: Gates::default(),
+            askers: BTreeMap::new(),
+            own: VecDeque::new(),
             tickets: 0,
             discarded: Position::default(),
-            newest_discard: Default::default(),
+            persisted_bytes: 0,
             takers: Vec::new(),
             balance_at: Time::default(),
             disk_full: false,
@@ -138,12 +151,12 @@ impl Node {
 
     /// Requests taken from clients and not answered.
     pub(crate) fn pending(&self) -> usize {
-        self.lanes.iter().map(Lane::pending).sum()
+        self.lanes.iter().map(Lane::pending).sum::<usize>() + self.transactions.count() + self.gates.waiting()
     }
 
     /// Requests whose clients wait.
-    fn awaited(&self) -> usize {
-        self.lanes.iter().map(Lane::awaited).sum()
+    pub(crate) fn awaited(&self) -> usize {
+        self.lanes.iter().map(Lane::awaited).sum::<usize>() + self.transactions.count() + self.gates.waiting()
     }
 
     pub(crate) fn every_bucket(&self) -> impl Iterator<Item = Bucket> + use<> {
@@ -239,6 +252,12 @@ impl Node {
             Message::Admin { id, request } => self.on_admin(cx, from, id, request, out),
             Message::AdminEnded { id, outcome } => self.on_admin_ended(from, id, outcome, out),
             Message::In(..) => cx.marks.hit("node.message.nested"),
+            Message::Transact(transaction) => self.transact(cx, bucket, from, *transaction, out),
+            Message::Transacted { id, outcome } => self.on_transacted(cx, id, &outcome, out),
+            Message::TransactionNotTaken { id, why } => self.on_transaction_not_taken(cx, id, why, out),
+            Message::Told(message) => {
+                self.step_shard(cx, bucket, Event::Input(shard::Input::Told(message)), out);
+            }
         }
     }
 
@@ -285,13 +304,16 @@ impl Node {
         };
         let (mut child, first) = (out.child(), out.next_position());
         replica.shard.step(cx, event, &mut child);
-        let mut told = Vec::new();
+        let (mut told, mut bytes) = (Vec::new(), 0);
         let mut discard = None;
         out.lift(
             &mut child,
             |msg| Message::Log(msg).about(bucket),
             |timer| Timer::Shard(bucket, timer),
-            |record| Record { bucket, record },
+            |record| {
+                bytes += record.size_bytes() as u64;
+                Record { bucket, record }
+            },
             |what| match what {
                 Told::Output(output) => told.push(output),
                 Told::Discard(position) => discard = Some(position),
@@ -300,8 +322,10 @@ impl Node {
         if out.next_position() > first {
             replica.needs.get_or_insert(first);
         }
+        self.persisted_bytes += bytes;
         if let Some(position) = discard {
             replica.needs = Some(position);
+            replica.tidied_at = self.persisted_bytes;
             self.discard(position, out);
         }
         for output in told {
@@ -311,9 +335,6 @@ impl Node {
 
     /// A bucket needs nothing before `position`: lets go of what no bucket needs any more.
     fn discard(&mut self, position: Position, out: &mut Out) {
-        if position > self.newest_discard.1 {
-            self.newest_discard = (self.newest_discard.1, position);
-        }
         let mut needed = self.replicas.values().filter_map(|replica| replica.needs).min();
         if self.config.limits.breaks(Mutant::DiscardForOthers) {
             needed = Some(position);
@@ -357,69 +378,21 @@ impl Node {
             shard::Output::Peers => self.tell_peers(out),
             shard::Output::ChangeEnded { ticket, end } => self.on_change_ended(ticket, end, out),
             shard::Output::Retired => cx.marks.hit("node.retired"),
+            shard::Output::Tell { to, message } => self.tell(cx, to, message, out),
+            shard::Output::Transacted { id, outcome } => self.transacted(cx, id, outcome, out),
+            shard::Output::TransactionNotTaken { id, why } => {
+                if let Some(asker) = self.askers.get(&id.origin).copied() {
+                    self.transaction_not_taken(cx, asker, id, why, out);
+                }
+            }
         }
     }
 
     fn on_role(&mut self, cx: &mut Cx<'_>, bucket: Bucket, out: &mut Out) {
         if self.believed_leader(bucket).is_some() {
             self.lane(bucket).leader_changed(cx.now);
+            self.transactions.ask_again(bucket);
             self.dispatch(cx, bucket, out);
-        }
-    }
-
-    /// Looks after what waits.
-    pub(crate) fn tick(&mut self, cx: &mut Cx<'_>, out: &mut Out) {
-        for bucket in self.every_bucket() {
-            self.look_after_lane(cx, bucket, out);
-        }
-        self.look_after_members(cx, out);
-        if self.disk_full && self.leads_any() {
-            self.spread_fullness(cx, out);
-        }
-        self.look_after_stopping(cx, out);
-        out.arm(Timer::Tick, TICK);
-    }
-
-    fn look_after_lane(&mut self, cx: &mut Cx<'_>, bucket: Bucket, out: &mut Out) {
-        let (config, lane) = self.config_and_lane(bucket);
-        let limits = &config.limits;
-        lane.reads.ask_again(limits.retry, cx.now);
-        let refused = limits.breaks(Mutant::SentIsRefused);
-        let mut ends = lane.origin.overdue(limits.deadline, refused, cx.now);
-        ends.extend(lane.reads.overdue(limits.deadline, cx.now));
-        if lane.origin.doubts(limits.retry, cx.now) {
-            cx.marks.hit("node.batch.again");
-            if limits.breaks(Mutant::RetryWithNewNumber) {
-                lane.origin.forget_numbers();
-                lane.origin.begin_session(cx.rng.next_u64());
-            }
-        }
-        self.reply(cx, bucket, ends, out);
-        self.dispatch(cx, bucket, out);
-    }
-
-    /// A leader whose disk is full says so, and lets somebody with room lead.
-    fn spread_fullness(&mut self, cx: &mut Cx<'_>, out: &mut Out) {
-        for (bucket, replica) in self.replicas.iter().filter(|(_, replica)| replica.log().leads()) {
-            for peer in replica.log().peers() {
-                // A warning; harmless if forgotten.
-                out.send_early(peer.id, Message::Full.about(*bucket));
-            }
-        }
-        self.step_all(cx, &shard::Input::Transfer(None), out);
-    }
-
-    fn look_after_stopping(&mut self, cx: &mut Cx<'_>, out: &mut Out) {
-        if !self.stopping || self.stopped {
-            return;
-        }
-        let alone = self.replicas.values().all(|replica| replica.log().epoch().members.len() <= 1);
-        let idle = self.awaited() == 0 && (alone || !self.leads_any());
-        if idle || self.config.limits.breaks(Mutant::StopWhileLeading) {
-            self.stopped = true;
-            out.output(Output::ReadyToStop);
-        } else if self.leads_any() {
-            self.step_all(cx, &shard::Input::Transfer(None), out);
         }
     }
 
@@ -455,7 +428,8 @@ impl Machine for Node {
                         lane.reads.begin(name);
                     }
                 }
-                let tickets = cx.rng.next_u64();
+                let (tickets, origin) = (cx.rng.next_u64(), cx.rng.next_u64());
+                self.transactions.begin(origin);
                 if !self.config.limits.breaks(Mutant::NamesRepeat) {
                     self.tickets = tickets;
                 }
@@ -472,6 +446,7 @@ impl Machine for Node {
             Event::Timer(Timer::Tick) => self.tick(cx, out),
             Event::Input(input) => self.input(cx, input, out),
         }
+        self.hear_own(cx, out);
         self.look_after_batches(cx, out);
     }
 
@@ -481,5 +456,6 @@ impl Machine for Node {
             lane.origin.check();
             lane.reads.check();
         }
+        self.transactions.check();
     }
 }

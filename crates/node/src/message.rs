@@ -4,6 +4,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use bytes::Bytes;
 use quorate_api::{Bucket, Reply, Request, SessionId};
+use quorate_commit::{NotTaken, Outcome, Transaction, TransactionId};
 use quorate_replog as replog;
 use serde::{Deserialize, Serialize};
 
@@ -94,8 +95,26 @@ pub enum Message {
         /// How it went.
         outcome: AdminOutcome,
     },
-    /// One of the messages above, about another bucket than bucket 0.
+    /// One of the messages above or below, about another bucket than bucket 0.
     In(Bucket, Box<Message>),
+    /// From an origin to the believed leader of the bucket that is to coordinate it: a transaction over several.
+    Transact(Box<Transaction>),
+    /// From that leader to the origin: how it ended.
+    Transacted {
+        /// Which transaction.
+        id: TransactionId,
+        /// How.
+        outcome: Box<Outcome>,
+    },
+    /// From that leader to the origin: it was not taken.
+    TransactionNotTaken {
+        /// Which transaction.
+        id: TransactionId,
+        /// Why.
+        why: NotTaken,
+    },
+    /// From the leader of one bucket to that of another, concerning a transaction of both.
+    Told(Box<quorate_commit::Message>),
 }
 
 impl Message {

@@ -17,11 +17,20 @@ pub(crate) struct Replica {
     pub(crate) took: bool,
     /// The oldest record on this node's disk that the bucket needs; `None`: it has none there.
     pub(crate) needs: Option<Position>,
+    /// Bytes of records that this node had persisted when the bucket let go of some last, or was asked to.
+    pub(crate) tidied_at: u64,
 }
 
 impl Replica {
     pub(crate) fn new(shard: Shard) -> Self {
-        Replica { shard, asked_by: BTreeMap::new(), turned_away: BTreeSet::new(), took: false, needs: None }
+        Replica {
+            shard,
+            asked_by: BTreeMap::new(),
+            turned_away: BTreeSet::new(),
+            took: false,
+            needs: None,
+            tidied_at: 0,
+        }
     }
 
     pub(crate) fn log(&self) -> &Replog {

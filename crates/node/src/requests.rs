@@ -6,9 +6,12 @@ use quorate_kernel::Cx;
 use quorate_shard::{Mutant, is_read};
 
 use crate::connections::{Kind, Taken};
+use crate::gate::Gate;
 use crate::interface::{ClientRequest, ConnectionId, Output};
+use crate::lane::Lane;
 use crate::machine::{Node, Out};
 use crate::origin::{Address, size_of_request};
+use crate::plan::plan;
 use crate::route::{Route, route};
 
 impl Node {
@@ -24,29 +27,80 @@ impl Node {
                 return out.output_early(Output::Replies(alloc::vec![end]));
             }
         };
-        let kind = if reads { Kind::Read } else { Kind::Write };
-        if self.config.limits.breaks(Mutant::OrderIgnored) {
-            return self.begin(cx, bucket, kind, (request, cx.now), out);
-        }
-        if let Some(request) = self.lane(bucket).connections.admit(kind, (request, cx.now)) {
-            self.begin(cx, bucket, kind, request, out);
+        let taken = (request, cx.now);
+        match (self.gates.gates.get_mut(&address.0), bucket) {
+            (Some(gate), _) => gate.waiting.push_back(taken),
+            (None, Some(bucket)) => self.admit(cx, bucket, taken, out),
+            (None, None) => {
+                self.gates.gates.insert(address.0, Gate { running: false, waiting: [taken].into() });
+                self.pass_gate(cx, address.0, out);
+            }
         }
     }
 
-    /// The bucket of a request that may be taken.
-    fn placed(&self, cx: &Cx<'_>, request: &Request, reads: bool) -> Result<Bucket, Refusal> {
+    /// A request for one bucket begins, or waits for those before it there.
+    fn admit(&mut self, cx: &mut Cx<'_>, bucket: Bucket, taken: Taken, out: &mut Out) {
+        let kind = if is_read(&taken.0.request) { Kind::Read } else { Kind::Write };
+        if self.config.limits.breaks(Mutant::OrderIgnored) {
+            return self.begin(cx, bucket, kind, taken, out);
+        }
+        if let Some(taken) = self.lane(bucket).connections.admit(kind, taken) {
+            self.begin(cx, bucket, kind, taken, out);
+        }
+    }
+
+    /// Lets begin what waits at a connection's gate, as far as nothing before it is under way.
+    pub(crate) fn pass_gate(&mut self, cx: &mut Cx<'_>, connection: ConnectionId, out: &mut Out) {
+        while let Some(gate) = self.gates.gates.get_mut(&connection).filter(|gate| !gate.running) {
+            let Some(taken) = gate.waiting.pop_front() else {
+                self.gates.gates.remove(&connection);
+                break;
+            };
+            let buckets = self.config.buckets;
+            if let Route::One(bucket) = route(&taken.0.request, buckets) {
+                self.admit(cx, bucket, taken, out);
+                self.dispatch(cx, bucket, out);
+                continue;
+            }
+            if self.lanes.iter().any(|lane| lane.connections.is_busy(connection)) {
+                gate.waiting.push_front(taken);
+                break;
+            }
+            let (request, taken_at) = taken;
+            let address = (request.connection, request.ticket);
+            let Some(plan) = plan(&request.request, buckets) else {
+                let end = (address.0, address.1, Outcome::Refused(Refusal::SeveralBuckets));
+                // Nothing was begun.
+                out.output_early(Output::Replies(alloc::vec![end]));
+                continue;
+            };
+            gate.running = true;
+            let (bytes, age) = (size_of_request(&request.request), cx.wall.unix_ms);
+            self.transactions.take(address, plan, bytes, age, taken_at);
+            self.send_transactions(cx, out);
+        }
+    }
+
+    /// The bucket of a request that may be taken; `None`: it is about several.
+    fn placed(&self, cx: &Cx<'_>, request: &Request, reads: bool) -> Result<Option<Bucket>, Refusal> {
         let limits = &self.config.limits;
         if self.stopping || self.log().is_retired() {
             return Err(Refusal::NotServing);
         }
-        let Route::One(bucket) = route(request, self.config.buckets) else {
-            return Err(Refusal::SeveralBuckets);
+        let bucket = match route(request, self.config.buckets) {
+            Route::One(bucket) => Some(bucket),
+            Route::Several | Route::All => None,
         };
-        let lane = &self.lanes[usize::from(bucket.0)];
-        if !reads && (self.disk_full || cx.now < lane.leader_full_until) {
+        let is_full = |lane: &Lane| cx.now < lane.leader_full_until;
+        let leader_full = match bucket {
+            Some(bucket) => is_full(&self.lanes[usize::from(bucket.0)]),
+            None => self.lanes.iter().any(is_full),
+        };
+        if !reads && (self.disk_full || leader_full) {
             return Err(Refusal::NoSpace);
         }
         let held: usize = self.lanes.iter().map(|lane| lane.origin.bytes()).sum();
+        let held = held + self.transactions.bytes();
         let too_long = held > 0 && held + size_of_request(request) > limits.bytes_max;
         if self.pending() >= limits.requests_max || too_long {
             return Err(Refusal::Busy);
@@ -99,9 +153,11 @@ impl Node {
         for (kind, request) in self.lane(bucket).connections.ended(connection) {
             self.begin(cx, bucket, kind, request, out);
         }
+        self.pass_gate(cx, connection, out);
     }
 
     pub(crate) fn connection_closed(&mut self, cx: &mut Cx<'_>, connection: ConnectionId, out: &mut Out) {
+        self.gates.closed(connection);
         for bucket in self.every_bucket() {
             let lane = self.lane(bucket);
             lane.connections.closed(connection);

@@ -125,6 +125,16 @@ pub enum Record {
     },
 }
 
+impl Record {
+    /// Bytes of its entries, about.
+    pub fn size_bytes(&self) -> usize {
+        match self {
+            Record::Append { entries, .. } => entries.iter().map(Entry::size_bytes).sum(),
+            Record::Promise(_) | Record::Entered(_) | Record::Installed { .. } | Record::Kept { .. } => 0,
+        }
+    }
+}
+
 /// The row in the store that says what the rows beside it are worth. Written in the same batch as they are.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct StateMeta {

@@ -227,6 +227,11 @@ impl Shard {
         &self.state
     }
 
+    /// Its side of transactions over several shards, to look at.
+    pub fn commitment(&self) -> &quorate_commit::Commit {
+        &self.transactions.commit
+    }
+
     /// Whether a batch would be taken now: this node leads and has applied all that it took over.
     pub fn takes_batches(&self) -> bool {
         let reigns = self.transactions.commit.view().is_some_and(|view| Some(view) == self.reign());
@@ -261,9 +266,7 @@ impl Shard {
             Input::PeerConnected(peer) => {
                 self.step_log(cx, Event::Input(replog::Input::PeerConnected(peer)), out)
             }
-            Input::Transact(transaction) => {
-                self.commit(cx, out, |commit, turn| commit.request(turn, *transaction, Default::default()));
-            }
+            Input::Transact(transaction) => self.transact(cx, *transaction, out),
             Input::Told(message) => self.told_by(cx, *message, out),
             Input::Checkpoint => self.step_log(cx, Event::Input(replog::Input::Checkpoint), out),
             Input::PeerLost(peer) => self.step_log(cx, Event::Input(replog::Input::PeerLost(peer)), out),

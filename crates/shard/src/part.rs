@@ -15,6 +15,8 @@ use serde::{Deserialize, Serialize};
 pub struct Part {
     /// Keys of this shard with the versions they had when they were watched.
     pub watched: Vec<(Bytes, Version)>,
+    /// Keys whose versions are asked for, each with a number that the answer carries.
+    pub versions: Vec<(u32, Bytes)>,
     /// What runs here, in order, each with a number that its reply carries.
     pub commands: Vec<(u32, Command)>,
 }
@@ -59,6 +61,7 @@ impl Part {
         for (key, version) in &self.watched {
             wants.key(key.clone(), Mode::Read, Some(version.0));
         }
+        self.versions.iter().for_each(|(_, key)| wants.key(key.clone(), Mode::Read, None));
         self.commands.iter().for_each(|(_, command)| wants.command(command));
         wants.done()
     }

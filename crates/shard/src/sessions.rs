@@ -2,6 +2,7 @@
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use bytes::Bytes;
+use core::time::Duration;
 use quorate_kernel::{Cx, wire};
 use quorate_replog::Index;
 use quorate_replog::session::Session;
@@ -31,6 +32,9 @@ pub struct Limits {
     pub replies_bytes_max: usize,
     /// Transactions over several shards.
     pub commit: quorate_commit::Config,
+    /// An origin of transactions that has asked for nothing for so long is settled when there are too many: should it
+    /// still live, it begins anew. Longer than a request may be under way.
+    pub origin_idle: Duration,
     /// Keys that transactions hold or wait for at the primary; above it new ones are refused as busy.
     pub locked_keys_max: usize,
     /// Which rule is broken, for the simulator to notice.
@@ -49,7 +53,12 @@ impl Limits {
             // The longest string there can be, and a little for what is around it.
             reply_bytes_max: (32 << 20) + (64 << 10),
             replies_bytes_max: 4 << 20,
-            commit: quorate_commit::Config::production(),
+            commit: quorate_commit::Config {
+                // Below a node's deadline, so that clients learn that nothing happened.
+                patience: Some(Duration::from_secs(3)),
+                ..quorate_commit::Config::production()
+            },
+            origin_idle: Duration::from_secs(60),
             locked_keys_max: 1 << 20,
             #[cfg(feature = "mutants")]
             mutant: None,
@@ -66,6 +75,7 @@ impl Limits {
             reply_bytes_max: 32 << 20,
             replies_bytes_max: 100,
             commit: quorate_commit::Config::tiny(),
+            origin_idle: Duration::from_millis(500),
             locked_keys_max: 20,
             #[cfg(feature = "mutants")]
             mutant: None,

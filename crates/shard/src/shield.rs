@@ -80,6 +80,7 @@ impl Shield {
         let all = self.places.get(&Place::Writers);
         // Whoever only writes is not concerned with all keys.
         key.is_some_and(|guards| guards.values().any(found))
-            || all.is_some_and(|guards| guards.values().any(|guard| guard.mode == Mode::Write && found(guard)))
+            || all
+                .is_some_and(|guards| guards.values().any(|guard| guard.mode == Mode::Write && found(guard)))
     }
 }

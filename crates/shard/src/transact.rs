@@ -45,6 +45,8 @@ pub(crate) struct Transactions {
     pub(crate) entries: VecDeque<Entry>,
     /// Batches that wait for locks, in the order in which they came.
     held: Vec<Bytes>,
+    /// For a primary: when an origin asked last.
+    heard: BTreeMap<u64, Time>,
 }
 
 /// The volatile part of what transactions are about.
@@ -86,6 +88,7 @@ impl Transactions {
             },
             entries: VecDeque::new(),
             held: Vec::new(),
+            heard: BTreeMap::new(),
         }
     }
 
@@ -301,6 +304,7 @@ impl Shard {
             desk.unchecked.clear();
             desk.overtaken.clear();
             transactions.entries.clear();
+            transactions.heard.clear();
             let held = transactions.take_held();
             self.turn_away(&held, out);
         }
@@ -312,8 +316,36 @@ impl Shard {
         }
     }
 
+    /// A transaction is asked for.
+    pub(crate) fn transact(&mut self, cx: &mut Cx<'_>, transaction: Transaction, out: &mut Out) {
+        self.hear(cx, transaction.id.origin, out);
+        self.commit(cx, out, |commit, turn| commit.request(turn, transaction, Default::default()));
+    }
+
+    /// An origin lives. Those that have been silent for long are settled if there are too many.
+    fn hear(&mut self, cx: &mut Cx<'_>, origin: u64, out: &mut Out) {
+        self.transactions.heard.insert(origin, cx.now);
+        let most = self.limits.commit.origins_max;
+        let (ledger, heard) = (self.transactions.commit.ledger(), &mut self.transactions.heard);
+        if ledger.origins() + ledger.origins() / 4 >= most {
+            // Lives of nodes that are over: nobody says so, they are just silent.
+            let idle = self.limits.origin_idle;
+            for origin in ledger.horizons() {
+                heard.entry(origin).or_insert(cx.now);
+            }
+            let silent = heard.iter().filter(|(_, at)| cx.now.since(**at) >= idle);
+            let silent: Vec<u64> = silent.map(|(origin, _)| *origin).collect();
+            for origin in silent {
+                cx.marks.hit("shard.origin.settled");
+                self.transactions.heard.remove(&origin);
+                self.commit(cx, out, |commit, turn| commit.settle(turn, origin, u64::MAX));
+            }
+        }
+    }
+
     /// A message from the primary of another shard.
     pub(crate) fn told_by(&mut self, cx: &mut Cx<'_>, message: Message, out: &mut Out) {
+        self.hear(cx, message.id.origin, out);
         self.commit(cx, out, |commit, turn| commit.message(turn, message));
     }
 
@@ -337,7 +369,11 @@ impl Shard {
 
 /// Runs a part's commands.
 fn run_part(view: &mut View<'_>, part: &Part) -> Vec<(u32, Reply)> {
-    part.commands.iter().map(|(number, command)| (*number, run_command(view, command))).collect()
+    let versions = part.versions.iter();
+    let mut replies: Vec<(u32, Reply)> =
+        versions.map(|(number, key)| (*number, Reply::Int(view.version(key).0 as i64))).collect();
+    replies.extend(part.commands.iter().map(|(number, command)| (*number, run_command(view, command))));
+    replies
 }
 
 impl Resources for At<'_, '_> {
@@ -370,7 +406,8 @@ impl Resources for At<'_, '_> {
     }
 
     fn decide(&mut self, _: &Transaction, exports: &BTreeMap<LogId, Bytes>) -> Verdict {
-        let read = |(log, export): (&LogId, &Bytes)| (*log, wire::decode::<Export>(export).unwrap_or_default());
+        let read =
+            |(log, export): (&LogId, &Bytes)| (*log, wire::decode::<Export>(export).unwrap_or_default());
         let decision: Decision = exports.iter().map(read).collect();
         Verdict::Commit(Bytes::from(wire::encode(&decision)))
     }
@@ -385,7 +422,9 @@ impl Resources for At<'_, '_> {
         debug_assert_eq!(replies, export.replies, "{:?} does what its vote said", transaction.id);
         view.end_transaction();
         for want in part.wants() {
-            let (Place::Key(key), quorate_commit::locks::Mode::Write) = (&want.key, want.mode) else { continue };
+            let (Place::Key(key), quorate_commit::locks::Mode::Write) = (&want.key, want.mode) else {
+                continue;
+            };
             let version = view.version(key).0;
             self.desk.overtaken.extend(self.desk.locks.overtaken(&want.key, version));
         }

@@ -13,8 +13,8 @@ use crate::layout::{
     Area, HEADER_KEY_BYTES, Header, Keys, State, decode_value, encode_value, number_in, removal_key,
 };
 use crate::overlay::Overlay;
-use crate::shield::Shield;
 use crate::sessions::Limits;
+use crate::shield::Shield;
 
 /// Rows of dead collections and keyspaces removed with each entry.
 const SWEEP_ROWS: usize = 32;

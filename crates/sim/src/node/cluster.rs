@@ -19,7 +19,7 @@ use super::keys::{Keeper, Rules};
 use super::lanes::{Course, Duty, Lane, Stage};
 use super::operator::{Links, Operator, Zeal, leader, member};
 use super::pipeline::Pipeline;
-use super::spread::{is_clean, is_spread};
+use super::spread::{is_clean, is_spread, unfinished};
 use super::stress::{Play, Stress, draw_limits, draw_log};
 use crate::{Agenda, Boot, Fault, FaultSet, Harness, Nodes, Plan, Seen, Verdict, through_bytes};
 
@@ -154,7 +154,7 @@ impl Cluster {
         self.buckets = stress
             .buckets
             .or(NonZeroU16::new(drawn))
-            .filter(|_| play.is_about_single_keys())
+            .filter(|_| play.moves_no_data())
             .unwrap_or(NonZeroU16::MIN);
         match play {
             // FLUSHALL would take the keys of pipelines, too.
@@ -563,17 +563,19 @@ impl Harness for Cluster {
         }
         if self.stage < Stage::Look || self.doors.waiting() > 0 {
             return Err(format!(
-                "clients are not done: {:?}, {} requests, garbage {:?}",
+                "clients are not done: {:?}, {} requests, garbage {:?}, transactions {:?}",
                 self.stage,
                 self.doors.waiting(),
-                first.shard(Bucket(0)).map(Shard::state)
+                first.shard(Bucket(0)).map(Shard::state),
+                unfinished(nodes, self.buckets)
             ));
         }
         if self.courses.iter().any(|course| !course.is_over())
             || self.pipelines.iter().any(|pipeline| pipeline.last_look().is_some())
             || self.lanes.iter().any(|lane| !lane.is_idle())
         {
-            return Err("the last look is not done".into());
+            let transactions = unfinished(nodes, self.buckets);
+            return Err(format!("the last look is not done; transactions: {transactions:?}"));
         }
         (0..self.buckets.get()).map(Bucket).try_for_each(|bucket| is_spread(nodes, bucket))
     }

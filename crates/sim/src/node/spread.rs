@@ -31,7 +31,9 @@ pub(super) fn is_spread(nodes: &Nodes<Node>, bucket: Bucket) -> Verdict {
     };
     for (node, machine) in nodes.live() {
         let Some(other) = machine.shard(bucket).map(Shard::log) else { continue };
-        let belongs = log.epoch().has(node) || other.is_retired();
+        // Who came and went before the bucket followed was never one of its members.
+        let passed_by = bucket != Bucket(0) && other.epoch().number == 0;
+        let belongs = log.epoch().has(node) || other.is_retired() || passed_by;
         if !belongs {
             return Err(format!(
                 "{node:?} is neither a member of {bucket:?} nor retired: {:?}",
@@ -43,4 +45,18 @@ pub(super) fn is_spread(nodes: &Nodes<Node>, bucket: Bucket) -> Verdict {
         }
     }
     Ok(())
+}
+
+/// For each bucket, what its leader remembers of transactions: how many, of how many origins, and those without an
+/// outcome.
+pub(super) fn unfinished(nodes: &Nodes<Node>, buckets: NonZeroU16) -> Vec<(usize, usize, Vec<String>)> {
+    let leaders = (0..buckets.get()).map(Bucket).filter_map(|bucket| leading(nodes, bucket));
+    leaders
+        .map(|shard| {
+            let ledger = shard.commitment().ledger();
+            let open = ledger.records().filter(|(_, record)| record.outcome().is_none());
+            let open = open.map(|(id, record)| format!("{id:?} {:?}", record.state)).collect();
+            (ledger.count(), ledger.origins(), open)
+        })
+        .collect()
 }

@@ -19,7 +19,7 @@ pub struct Stress {
     pub play: Option<Play>,
     /// How many nodes are members at first; drawn if not given.
     pub members: Option<usize>,
-    /// Into how many buckets keys are cut; drawn if not given, where each request is about one key.
+    /// Into how many buckets keys are cut; drawn if not given, where no request moves data from key to key.
     pub buckets: Option<NonZeroU16>,
     /// Replaces the drawn queues and deadlines.
     pub limits: Option<Limits>,
@@ -46,15 +46,12 @@ pub enum Play {
 }
 
 impl Play {
-    /// Whether each request is about one key.
-    pub(super) fn is_about_single_keys(self) -> bool {
+    /// Whether no request moves data from one key to another: those do not reach from bucket to bucket.
+    pub(super) fn moves_no_data(self) -> bool {
         match self {
             Play::Pipelines => true,
             Play::Keys => false,
-            Play::Workload(kind) => matches!(
-                kind,
-                Kind::Register | Kind::Swap | Kind::Counter | Kind::Append | Kind::AppendString
-            ),
+            Play::Workload(kind) => kind != Kind::List,
         }
     }
 }

@@ -1,0 +1,70 @@
+//! What is looked after from time to time.
+
+use quorate_api::Bucket;
+use quorate_kernel::Cx;
+use quorate_shard::{self as shard, Mutant};
+
+use crate::interface::Output;
+use crate::machine::{Node, Out, TICK, Timer};
+use crate::message::Message;
+
+impl Node {
+    /// Looks after what waits.
+    pub(crate) fn tick(&mut self, cx: &mut Cx<'_>, out: &mut Out) {
+        for bucket in self.every_bucket() {
+            self.look_after_lane(cx, bucket, out);
+        }
+        let late = self.transactions.overdue(self.config.limits.deadline, cx.now);
+        self.end_transactions(cx, late, out);
+        self.send_transactions(cx, out);
+        self.look_after_members(cx, out);
+        if self.disk_full && self.leads_any() {
+            self.spread_fullness(cx, out);
+        }
+        self.look_after_stopping(cx, out);
+        out.arm(Timer::Tick, TICK);
+    }
+
+    fn look_after_lane(&mut self, cx: &mut Cx<'_>, bucket: Bucket, out: &mut Out) {
+        let (config, lane) = self.config_and_lane(bucket);
+        let limits = &config.limits;
+        lane.reads.ask_again(limits.retry, cx.now);
+        let refused = limits.breaks(Mutant::SentIsRefused);
+        let mut ends = lane.origin.overdue(limits.deadline, refused, cx.now);
+        ends.extend(lane.reads.overdue(limits.deadline, cx.now));
+        if lane.origin.doubts(limits.retry, cx.now) {
+            cx.marks.hit("node.batch.again");
+            if limits.breaks(Mutant::RetryWithNewNumber) {
+                lane.origin.forget_numbers();
+                lane.origin.begin_session(cx.rng.next_u64());
+            }
+        }
+        self.reply(cx, bucket, ends, out);
+        self.dispatch(cx, bucket, out);
+    }
+
+    /// A leader whose disk is full says so, and lets somebody with room lead.
+    fn spread_fullness(&mut self, cx: &mut Cx<'_>, out: &mut Out) {
+        for (bucket, replica) in self.replicas.iter().filter(|(_, replica)| replica.log().leads()) {
+            for peer in replica.log().peers() {
+                // A warning; harmless if forgotten.
+                out.send_early(peer.id, Message::Full.about(*bucket));
+            }
+        }
+        self.step_all(cx, &shard::Input::Transfer(None), out);
+    }
+
+    fn look_after_stopping(&mut self, cx: &mut Cx<'_>, out: &mut Out) {
+        if !self.stopping || self.stopped {
+            return;
+        }
+        let alone = self.replicas.values().all(|replica| replica.log().epoch().members.len() <= 1);
+        let idle = self.awaited() == 0 && (alone || !self.leads_any());
+        if idle || self.config.limits.breaks(Mutant::StopWhileLeading) {
+            self.stopped = true;
+            out.output(Output::ReadyToStop);
+        } else if self.leads_any() {
+            self.step_all(cx, &shard::Input::Transfer(None), out);
+        }
+    }
+}

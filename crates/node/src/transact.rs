@@ -1,0 +1,140 @@
+//! Transactions on their way: from origins to the buckets that coordinate them, between buckets, and back.
+
+use alloc::boxed::Box;
+use quorate_api::Bucket;
+use quorate_commit::{LogId, NotTaken, Outcome as End, Transaction, TransactionId};
+use quorate_kernel::{Cx, Event, NodeId};
+use quorate_shard as shard;
+
+use crate::interface::Output;
+use crate::machine::{Node, Out};
+use crate::message::Message;
+use crate::transactions::Ended;
+
+impl Node {
+    /// Sends transactions that are due to those who coordinate them.
+    pub(crate) fn send_transactions(&mut self, cx: &mut Cx<'_>, out: &mut Out) {
+        for (bucket, transaction) in self.transactions.due(self.config.limits.retry, cx.now) {
+            match self.believed_leader(bucket) {
+                Some(leader) if leader == self.config.me.id => {
+                    self.transact(cx, bucket, leader, transaction, out);
+                }
+                // It counts when logs have it; this node keeps nothing of it on disk.
+                Some(leader) => {
+                    out.send_early(leader, Message::Transact(Box::new(transaction)).about(bucket));
+                }
+                None => {}
+            }
+        }
+    }
+
+    /// Hands a transaction to this node's copy of the bucket that is to coordinate it.
+    pub(crate) fn transact(
+        &mut self,
+        cx: &mut Cx<'_>,
+        bucket: Bucket,
+        from: NodeId,
+        transaction: Transaction,
+        out: &mut Out,
+    ) {
+        const ASKERS_MAX: usize = 4_096;
+        if self.takes_batches(bucket) && !self.disk_full {
+            while self.askers.len() >= ASKERS_MAX && !self.askers.contains_key(&transaction.id.origin) {
+                // Whoever still waits asks again.
+                self.askers.pop_first();
+            }
+            self.askers.insert(transaction.id.origin, from);
+            let input = shard::Input::Transact(Box::new(transaction));
+            self.step_shard(cx, bucket, Event::Input(input), out);
+        } else {
+            self.transaction_not_taken(cx, from, transaction.id, NotTaken::NotLeading, out);
+        }
+    }
+
+    /// Tells whoever asked how a transaction ended.
+    pub(crate) fn transacted(&mut self, cx: &mut Cx<'_>, id: TransactionId, outcome: End, out: &mut Out) {
+        match self.askers.get(&id.origin).copied() {
+            Some(asker) if asker == self.config.me.id => self.on_transacted(cx, id, &outcome, out),
+            // It is chosen: a quorum's disks have it.
+            Some(asker) => out.send_early(asker, Message::Transacted { id, outcome: Box::new(outcome) }),
+            // Whoever asked will ask again.
+            None => {}
+        }
+    }
+
+    /// Tells whoever asked that a transaction was not taken.
+    pub(crate) fn transaction_not_taken(
+        &mut self,
+        cx: &mut Cx<'_>,
+        asker: NodeId,
+        id: TransactionId,
+        why: NotTaken,
+        out: &mut Out,
+    ) {
+        if asker == self.config.me.id {
+            self.on_transaction_not_taken(cx, id, why, out);
+        } else {
+            // Nothing was done.
+            out.send_early(asker, Message::TransactionNotTaken { id, why });
+        }
+    }
+
+    pub(crate) fn on_transacted(&mut self, cx: &mut Cx<'_>, id: TransactionId, outcome: &End, out: &mut Out) {
+        let end = self.transactions.ended(id, outcome, cx.rng.next_u64(), cx.now);
+        self.end_transactions(cx, end, out);
+    }
+
+    pub(crate) fn on_transaction_not_taken(
+        &mut self,
+        cx: &mut Cx<'_>,
+        id: TransactionId,
+        why: NotTaken,
+        out: &mut Out,
+    ) {
+        let end = self.transactions.not_taken(id, why, cx.rng.next_u64(), cx.now);
+        self.end_transactions(cx, end, out);
+    }
+
+    /// Gives ends to clients, and lets what waited for them begin.
+    pub(crate) fn end_transactions(
+        &mut self,
+        cx: &mut Cx<'_>,
+        ends: impl IntoIterator<Item = Ended>,
+        out: &mut Out,
+    ) {
+        for ((connection, ticket), outcome) in ends {
+            // What happened is chosen, on quorums' disks.
+            out.output_early(Output::Replies(alloc::vec![(connection, ticket, outcome)]));
+            if let Some(gate) = self.gates.gates.get_mut(&connection) {
+                gate.running = false;
+            }
+            self.pass_gate(cx, connection, out);
+        }
+    }
+
+    /// Carries what one bucket says to whoever leads another. What is lost is said again.
+    pub(crate) fn tell(
+        &mut self,
+        cx: &mut Cx<'_>,
+        to: LogId,
+        message: quorate_commit::Message,
+        out: &mut Out,
+    ) {
+        let known = u16::try_from(to.0).ok().filter(|bucket| *bucket < self.config.buckets.get());
+        let Some(bucket) = known.map(Bucket) else { return cx.marks.hit("node.message.no_such_bucket") };
+        let message = Box::new(message);
+        match self.believed_leader(bucket) {
+            Some(leader) if leader == self.config.me.id => self.own.push_back((bucket, message)),
+            // It speaks of what is chosen: a quorum's disks have it.
+            Some(leader) => out.send_early(leader, Message::Told(message).about(bucket)),
+            None => {}
+        }
+    }
+
+    /// Takes up what buckets led by this node have said to each other, until they are silent.
+    pub(crate) fn hear_own(&mut self, cx: &mut Cx<'_>, out: &mut Out) {
+        while let Some((bucket, message)) = self.own.pop_front() {
+            self.step_shard(cx, bucket, Event::Input(shard::Input::Told(message)), out);
+        }
+    }
+}

@@ -1,0 +1,220 @@
+//! Requests over several buckets on their way from this node's clients: as transactions that one of the buckets
+//! coordinates.
+//!
+//! A transaction keeps its number until its outcome is known or nobody waits for it any more; asked again, it is answered
+//! with what became of it. One that was aborted for reasons that pass is tried again under a new number, with its
+//! age, so that it becomes older than what is in its way.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use core::time::Duration;
+use quorate_api::{Bucket, Outcome, Refusal, Reply};
+use quorate_commit::{Cause, LogId, NotTaken, Outcome as End, Transaction, TransactionId};
+use quorate_kernel::Time;
+use quorate_shard::decode_decision;
+
+use crate::origin::Address;
+use crate::plan::Plan;
+
+/// A transaction that has not ended.
+#[derive(Debug)]
+struct Open {
+    /// Whose number it has.
+    origin: u64,
+    address: Address,
+    plan: Plan,
+    age: u64,
+    bytes: usize,
+    taken_at: Time,
+    /// When it was sent last; `None`: it was not.
+    sent_at: Option<Time>,
+    /// Whether this attempt was sent more than once.
+    sent_again: bool,
+    not_before: Time,
+}
+
+/// The transactions of this node.
+#[derive(Debug, Default)]
+pub(crate) struct Transactions {
+    /// Names this life of this node, or a part of it.
+    origin: u64,
+    newest: u64,
+    /// By number.
+    open: BTreeMap<u64, Open>,
+    bytes: usize,
+}
+
+/// What came of a transaction for its client.
+pub(crate) type Ended = (Address, Outcome);
+
+impl Transactions {
+    /// A life begins.
+    pub(crate) fn begin(&mut self, chance: u64) {
+        self.origin = chance;
+    }
+
+    pub(crate) fn count(&self) -> usize {
+        self.open.len()
+    }
+
+    pub(crate) fn bytes(&self) -> usize {
+        self.bytes
+    }
+
+    /// Takes a request that was taken apart. `age` is when, by any clock.
+    pub(crate) fn take(&mut self, address: Address, plan: Plan, bytes: usize, age: u64, taken_at: Time) {
+        self.newest += 1;
+        self.bytes += bytes;
+        let (origin, not_before) = (self.origin, taken_at);
+        let open = Open {
+            origin,
+            address,
+            plan,
+            age,
+            bytes,
+            taken_at,
+            sent_at: None,
+            sent_again: false,
+            not_before,
+        };
+        self.open.insert(self.newest, open);
+    }
+
+    /// What is to be sent now, and to whose leader. `retry`: so long after it was sent it is sent again.
+    pub(crate) fn due(&mut self, retry: Duration, now: Time) -> Vec<(Bucket, Transaction)> {
+        let settled_before = self.settled_before();
+        let mut due = Vec::new();
+        for (sequence, open) in &mut self.open {
+            let waits = open.sent_at.is_some_and(|at| now.since(at) < retry);
+            if waits || now < open.not_before {
+                continue;
+            }
+            open.sent_again |= open.sent_at.is_some();
+            open.sent_at = Some(now);
+            let id = TransactionId { age: open.age, origin: open.origin, sequence: *sequence };
+            due.extend(transaction(&open.plan, id, settled_before));
+        }
+        due
+    }
+
+    /// The oldest number without an outcome.
+    fn settled_before(&self) -> u64 {
+        self.open.first_key_value().map_or(self.newest + 1, |(sequence, _)| *sequence)
+    }
+
+    /// A leader that was asked is no more: what it did not answer is asked of another.
+    pub(crate) fn ask_again(&mut self, bucket: Bucket) {
+        for open in self.open.values_mut() {
+            if open.plan.parts.first_key_value().is_some_and(|(first, _)| *first == bucket)
+                && open.sent_at.is_some()
+            {
+                open.sent_at = None;
+                open.sent_again = true;
+            }
+        }
+    }
+
+    /// A transaction has ended. What its client is told, unless it is tried again.
+    pub(crate) fn ended(&mut self, id: TransactionId, end: &End, chance: u64, now: Time) -> Option<Ended> {
+        let open = self.open.get(&id.sequence).filter(|open| open.origin == id.origin)?;
+        let outcome = match end {
+            End::Committed(decision) => {
+                let reply =
+                    decode_decision(decision).ok().and_then(|all| open.plan.whole.reply(&all, chance));
+                // It happened; a decision that cannot be read leaves open how.
+                reply.map_or(Outcome::Unknown, Outcome::Done)
+            }
+            End::Aborted(refusal) => match refusal.cause {
+                Cause::Resource => Outcome::Done(Reply::NilArray),
+                Cause::TooLarge => Outcome::Refused(Refusal::TooLarge),
+                Cause::Votes
+                | Cause::Unreached
+                | Cause::Unknown
+                | Cause::Settled
+                | Cause::Busy
+                | Cause::GaveUp => {
+                    self.try_again(id.sequence, now);
+                    return None;
+                }
+            },
+        };
+        self.close(id.sequence).map(|open| (open.address, outcome))
+    }
+
+    /// Nothing of it happened, and it is tried again soon, as somebody new of the same age.
+    fn try_again(&mut self, sequence: u64, now: Time) {
+        const REST: Duration = Duration::from_millis(5);
+        let Some(open) = self.open.remove(&sequence) else { return };
+        self.newest += 1;
+        let (origin, sent_at, sent_again, not_before) = (self.origin, None, false, now + REST);
+        self.open.insert(self.newest, Open { origin, sent_at, sent_again, not_before, ..open });
+    }
+
+    /// A leader did not take a transaction.
+    pub(crate) fn not_taken(
+        &mut self,
+        id: TransactionId,
+        why: NotTaken,
+        chance: u64,
+        now: Time,
+    ) -> Option<Ended> {
+        const REST: Duration = Duration::from_millis(25);
+        let origin = self.origin;
+        let open = self.open.get_mut(&id.sequence).filter(|open| open.origin == id.origin)?;
+        let outcome = match why {
+            NotTaken::Busy if !open.sent_again => Outcome::Refused(Refusal::Busy),
+            NotTaken::NotLeading | NotTaken::Busy => {
+                open.sent_at = None;
+                open.not_before = now + REST;
+                return None;
+            }
+            NotTaken::Malformed => Outcome::Refused(Refusal::TooLarge),
+            NotTaken::Settled if !open.sent_again => {
+                // This node was silent for so long that it was taken for dead. Nothing of this happened.
+                if open.origin == origin {
+                    self.origin = chance;
+                }
+                self.try_again(id.sequence, now);
+                return None;
+            }
+            NotTaken::Settled => Outcome::Unknown,
+        };
+        self.close(id.sequence).map(|open| (open.address, outcome))
+    }
+
+    /// What has waited for longer than `deadline` ends; what was sent may have happened.
+    pub(crate) fn overdue(&mut self, deadline: Duration, now: Time) -> Vec<Ended> {
+        let late = self.open.iter().filter(|(_, open)| now.since(open.taken_at) >= deadline);
+        let late: Vec<u64> = late.map(|(sequence, _)| *sequence).collect();
+        let mut ends = Vec::new();
+        for sequence in late {
+            if let Some(open) = self.close(sequence) {
+                let sent = open.sent_at.is_some() || open.sent_again;
+                let end = if sent { Outcome::Unknown } else { Outcome::Refused(Refusal::NoLeader) };
+                ends.push((open.address, end));
+            }
+        }
+        ends
+    }
+
+    fn close(&mut self, sequence: u64) -> Option<Open> {
+        let open = self.open.remove(&sequence)?;
+        self.bytes -= open.bytes;
+        Some(open)
+    }
+
+    pub(crate) fn check(&self) {
+        assert_eq!(self.bytes, self.open.values().map(|open| open.bytes).sum(), "bytes of transactions");
+    }
+}
+
+/// A plan as a transaction: its first bucket coordinates, and hands their parts on to the others.
+fn transaction(plan: &Plan, id: TransactionId, settled_before: u64) -> Option<(Bucket, Transaction)> {
+    let log = |bucket: &Bucket| LogId(bucket.0.into());
+    let mut parts = plan.parts.iter();
+    let (first, part) = parts.next()?;
+    let others = parts.map(|(bucket, part)| (log(bucket), part.encode())).collect();
+    let logs = plan.parts.keys().map(log).collect();
+    let part = part.encode();
+    Some((*first, Transaction { id, coordinator: log(first), logs, part, others, settled_before }))
+}
