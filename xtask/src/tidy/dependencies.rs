@@ -5,7 +5,7 @@ use super::{Complaint, Tree};
 
 /// Crates that hold protocols and their ground: no clock, socket, file or thread may be named there.
 pub(super) const MACHINES: &[&str] =
-    &["kernel", "quorum", "api", "store", "replog", "values", "shard", "node", "resp"];
+    &["kernel", "quorum", "api", "store", "replog", "membership", "values", "shard", "node", "resp"];
 
 /// All that a machine crate may take from outside.
 const MACHINE_LIBRARIES: &[&str] = &["bytes", "serde", "postcard", "crc32fast", "itoa", "memchr"];
