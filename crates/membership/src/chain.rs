@@ -7,8 +7,11 @@ use bytes::Bytes;
 use crate::Mutant;
 use crate::config::Config;
 use crate::message::Message;
-use crate::record::Step;
+use crate::record::{Base, Step};
 use crate::view::{View, ViewId};
+
+/// A parent may be behind by the views of one message and a few more.
+const BASE_CUTS_MORE: usize = 64;
 
 /// The end of the chain of views.
 #[derive(Debug, Clone)]
@@ -19,6 +22,8 @@ pub(crate) struct Chain {
     pub(crate) steps: VecDeque<Step>,
     /// What the parent said of the newest view.
     pub(crate) state: Option<Bytes>,
+    /// If it has not said it yet: from where it can find out after a restart.
+    pub(crate) base: Option<Base>,
 }
 
 /// What can be done for somebody who is behind.
@@ -35,15 +40,22 @@ pub(crate) enum Help {
 impl Chain {
     /// A chain of which nothing but its newest view is known.
     pub(crate) fn at(view: View, step: Option<Step>, state: Option<Bytes>) -> Chain {
-        Chain { view, steps: step.into_iter().collect(), state }
+        Chain { view, steps: step.into_iter().collect(), state, base: None }
     }
 
     /// A decision leads to `view`.
     pub(crate) fn push(&mut self, view: View, step: Step, config: &Config) {
         assert_eq!(step.from, self.view.id, "a decision belongs to the view it was made in");
         assert_eq!(view.seq(), self.view.seq() + 1, "views are numbered without gaps");
-        self.view = view;
-        self.state = None;
+        let before = core::mem::replace(&mut self.view, view);
+        if let Some(state) = self.state.take() {
+            self.base = Some(Base { view: before, state, cuts: Vec::new() });
+        }
+        if let Some(base) = &mut self.base {
+            base.cuts.push((*step.cut).clone());
+        }
+        // A parent that says nothing over so many views never will.
+        self.base.take_if(|base| base.cuts.len() > config.steps_max + BASE_CUTS_MORE);
         self.steps.push_back(step);
         while self.steps.len() > config.steps_max {
             self.steps.pop_front();

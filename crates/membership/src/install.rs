@@ -37,12 +37,8 @@ impl Seat {
 
     /// The next view begins.
     fn advance(&mut self, cx: &mut Cx<'_>, next: View, cut: Arc<Cut>, tell: bool, out: &mut Out) {
-        let before = self.view().clone();
-        let step = Step { from: before.id, cut };
-        let left: Vec<Member> =
-            before.members.iter().filter(|member| !next.has(member.id)).cloned().collect();
-        let is_new = |member: &&Member| member.since == next.seq();
-        let joined: Vec<Member> = next.members.iter().filter(is_new).cloned().collect();
+        let step = Step { from: self.id(), cut };
+        let (joined, left) = changes(self.view(), &next);
         self.chain.push(next.clone(), step.clone(), &self.config);
         cx.marks.hit("membership.view.next");
         self.hush(out);
@@ -72,7 +68,8 @@ impl Seat {
 
     /// Persists the newest view. Nothing that was persisted before is needed any more.
     pub(crate) fn persist(&self, cut: Option<Step>, state: Option<Bytes>, out: &mut Out) {
-        let position = out.persist(Record::Installed { view: self.view().clone(), cut, state });
+        let base = self.chain.base.clone();
+        let position = out.persist(Record::Installed { view: self.view().clone(), cut, state, base });
         out.discard(position);
     }
 
@@ -103,6 +100,7 @@ impl Seat {
             return;
         }
         self.chain.state = Some(state.clone());
+        self.chain.base = None;
         out.persist(Record::State { seq, state });
         for from in core::mem::take(&mut self.pullers) {
             self.on_pull(cx, from, ViewId::default(), out);
@@ -152,4 +150,11 @@ impl Seat {
         out.output(Output::Installed { view: self.view().clone(), state });
         self.usher(cx, out);
     }
+}
+
+/// Who is new in the second of two views, and who was in the first only.
+pub(crate) fn changes(before: &View, next: &View) -> (Vec<Member>, Vec<Member>) {
+    let joined = next.members.iter().filter(|member| member.since == next.seq());
+    let left = before.members.iter().filter(|member| !next.has(member.id));
+    (joined.cloned().collect(), left.cloned().collect())
 }

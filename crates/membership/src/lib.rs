@@ -51,6 +51,6 @@ pub use hash::Digest;
 pub use machine::{Input, Membership, Out, Output, Timer};
 pub use message::{JoinerMeta, Message, Rank, Refusal, Report, Voters, Votes};
 pub use mutant::Mutant;
-pub use record::{Record, Step, Vote};
+pub use record::{Base, Record, Step, Vote};
 pub use ring::{RingSet, Rings};
 pub use view::{Change, Cut, Member, Members, Meta, View, ViewId};

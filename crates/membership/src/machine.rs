@@ -63,8 +63,9 @@ pub enum Output {
     Installed {
         /// The view.
         view: View,
-        /// What the parents of the members said of it. `None` for founders, without [`Config::needs_state`], and after a
-        /// restart before it was said.
+        /// What the parents of the members said of it. `None` for founders, who say it first, and without
+        /// [`Config::needs_state`]. A node that restarts before its parent has said its part is told of the last view of
+        /// which it had, and then again how the newest one came about.
         state: Option<Bytes>,
     },
     /// The view that follows the one of the last `Installed` or `NextView`, with no other in between.
@@ -214,8 +215,9 @@ impl Membership {
                 out.arm(Timer::Farewell, self.config.resend);
             }
             (Life::Joining(joiner), Timer::Join) => {
-                if !joiner.attempt(cx, &self.config, &self.meta, out) {
-                    let reason = joiner.refusal;
+                let goes_on = joiner.attempt(cx, &self.config, &self.meta, out);
+                let reason = joiner.refusal;
+                if !goes_on {
                     self.life = Life::Idle;
                     cx.marks.hit("membership.join.failed");
                     out.output(Output::JoinFailed { reason });
@@ -315,10 +317,10 @@ impl Membership {
                     past.help(cx, from, view, &self.config, out);
                 }
             }
-            (Message::Whole { view, state }, Life::Joining(_)) => {
-                if view.seq() > known.seq && view.has(self.me) && view.is_sound() {
-                    self.become_member(cx, view, state, out);
-                }
+            (Message::Whole { view, state }, Life::Joining(_))
+                if view.seq() > known.seq && view.has(self.me) && view.is_sound() =>
+            {
+                self.become_member(cx, view, state, out);
             }
             (_, _) if is_older => out.send(from, Message::Newer { view: known }),
             (Message::Observers { view, observers }, Life::Joining(joiner)) => {

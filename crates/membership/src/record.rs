@@ -1,6 +1,7 @@
 //! What a node must find again after a restart.
 
 use alloc::sync::Arc;
+use alloc::vec::Vec;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
 
@@ -19,6 +20,8 @@ pub enum Record {
         cut: Option<Step>,
         /// What the parent said of this view.
         state: Option<Bytes>,
+        /// If it has not said it yet: from where it can find out.
+        base: Option<Base>,
     },
     /// What the parent said of the current view.
     State {
@@ -53,6 +56,17 @@ pub struct Step {
     /// The cut that was decided in it.
     #[serde(with = "shared")]
     pub cut: Arc<Cut>,
+}
+
+/// The newest view that the parent has said its part of, and what was decided since.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Base {
+    /// The view.
+    pub view: View,
+    /// What the parent said of it.
+    pub state: Bytes,
+    /// The cuts since.
+    pub cuts: Vec<Cut>,
 }
 
 /// A vote of an acceptor.

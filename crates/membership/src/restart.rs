@@ -5,10 +5,11 @@ use quorate_kernel::Cx;
 
 use crate::Mutant;
 use crate::chain::Chain;
+use crate::install::changes;
 use crate::machine::{Membership, Out, Output, shared_founders};
 use crate::message::Rank;
 use crate::outside::Past;
-use crate::record::{Record, Step, Vote};
+use crate::record::{Base, Record, Step, Vote};
 use crate::view::View;
 
 /// What the surviving records say.
@@ -17,6 +18,7 @@ pub(crate) struct Restored {
     view: View,
     step: Option<Step>,
     state: Option<Bytes>,
+    base: Option<Base>,
     acceptor: Option<(Rank, Option<Vote>)>,
     outside: bool,
 }
@@ -25,16 +27,19 @@ impl Membership {
     /// Takes back one record; later ones override earlier ones.
     pub(crate) fn restore_record(&mut self, record: Record) {
         match record {
-            Record::Installed { view, cut, state } => {
-                self.restored = Some(Restored { view, step: cut, state, acceptor: None, outside: false });
+            Record::Installed { view, cut, state, base } => {
+                self.restored =
+                    Some(Restored { view, step: cut, state, base, acceptor: None, outside: false });
             }
             Record::Outside { view, cut } => {
-                self.restored =
-                    Some(Restored { view, step: cut, state: None, acceptor: None, outside: true });
+                let restored =
+                    Restored { view, step: cut, state: None, base: None, acceptor: None, outside: true };
+                self.restored = Some(restored);
             }
             Record::State { seq, state } => {
                 if let Some(restored) = self.restored.as_mut().filter(|restored| restored.view.seq() == seq) {
                     restored.state = Some(state);
+                    restored.base = None;
                 }
             }
             Record::Acceptor { view, promised, vote } => {
@@ -54,15 +59,19 @@ impl Membership {
                 past.say_farewell(cx, &self.config, out);
                 self.past = Some(past);
             }
-            Some(Restored { view, step, state, acceptor, .. }) => {
+            Some(Restored { view, step, state, base, acceptor, .. }) => {
                 cx.marks.hit("membership.resumed");
                 let forgets = self.config.breaks(Mutant::ForgetAcceptor);
-                let chain = Chain::at(view.clone(), step, state.clone());
+                let mut chain = Chain::at(view.clone(), step, state.clone());
+                chain.base = base.clone();
                 let seat = self.take_seat(cx, chain, out);
                 if let Some((promised, vote)) = acceptor.filter(|_| !forgets) {
                     seat.restore_acceptor(cx, promised, vote, out);
                 }
-                out.output(Output::Installed { view, state });
+                match base {
+                    Some(base) => tell_from(base, out),
+                    None => out.output(Output::Installed { view, state }),
+                }
             }
             None if self.founders.iter().any(|(id, _)| *id == self.me) => {
                 let view = View::founded(shared_founders(&self.founders));
@@ -71,5 +80,17 @@ impl Membership {
             }
             None => {}
         }
+    }
+}
+
+/// The parent had not said its part of the newest view: it is told again how that view came about.
+fn tell_from(base: Base, out: &mut Out) {
+    let mut view = base.view;
+    out.output(Output::Installed { view: view.clone(), state: Some(base.state) });
+    for cut in &base.cuts {
+        let Some(next) = view.after(cut) else { panic!("a decided cut does not fit its view: {cut:?}") };
+        let (joined, left) = changes(&view, &next);
+        out.output(Output::NextView { view: next.clone(), joined, left });
+        view = next;
     }
 }

@@ -13,6 +13,7 @@
 //! | `plan.rs`, `phases.rs`, `run.rs`, `shrink.rs` | what a seed means, and what comes of it |
 //! | `trace.rs`, `coverage.rs` | what happened |
 //! | `replog/` | worlds of replicated logs |
+//! | `membership/` | worlds of memberships |
 //! | `node/` | worlds of whole nodes |
 //! | `transcript.rs` | tests written as dialogues, for protocol crates |
 //!
@@ -78,6 +79,7 @@ mod faults;
 mod harness;
 mod latency;
 mod life;
+pub mod membership;
 mod network;
 pub mod node;
 mod phases;

@@ -1,0 +1,80 @@
+//! Kinds of runs of memberships.
+
+use std::ops::Range;
+use std::time::Duration;
+
+use super::cluster::{Cluster, Stress};
+use crate::{Fault, FaultSet, Latency, Overrides, Plan, Profile, Report, Summary, run, run_twice};
+
+/// A profile and what its harness lays stress on.
+#[derive(Debug, Clone)]
+pub struct Kind {
+    /// What seeds draw from.
+    pub profile: Profile,
+    /// What the harness lays stress on.
+    pub stress: Stress,
+    /// How long messages take, and how many in a million are lost; drawn if not given.
+    pub network: Option<(Latency, u64)>,
+    /// How long syncs take; drawn if not given.
+    pub sync: Option<Latency>,
+}
+
+impl Kind {
+    /// The run that `seed` means.
+    pub fn plan(&self, seed: u64, overrides: &Overrides) -> Plan {
+        let mut plan = Plan::draw(&self.profile, seed, overrides);
+        if let Some((latency, loss_ppm)) = self.network {
+            plan.world.network.latency = latency;
+            plan.world.network.loss_ppm = loss_ppm;
+        }
+        if let Some(sync) = self.sync {
+            plan.world.disk.sync = sync;
+            plan.world.disk.blocking = false;
+        }
+        plan
+    }
+
+    /// Runs one seed.
+    pub fn run(&self, plan: &Plan) -> Report {
+        run(plan, |plan| Cluster::new(plan, &self.stress))
+    }
+
+    /// Runs many seeds, each twice if so wanted, until `failures_max` have failed.
+    pub fn run_many(&self, seeds: Range<u64>, twice: bool, failures_max: usize) -> Summary {
+        let mut summary = Summary::default();
+        for seed in seeds {
+            let plan = self.plan(seed, &Overrides::default());
+            let make = |plan: &Plan| Cluster::new(plan, &self.stress);
+            let report = if twice { run_twice(&plan, make) } else { run(&plan, make) };
+            summary.coverage.merge(&report.coverage);
+            if report.failure.is_some() {
+                summary.failed.push(report);
+            }
+            if summary.failed.len() >= failures_max {
+                break;
+            }
+        }
+        summary
+    }
+}
+
+/// What 200 seeds must reach.
+const FLOORS: &[(&str, u64)] = &[];
+
+/// Everything at once.
+pub fn swarm() -> Kind {
+    let mut profile = Profile::new("membership");
+    profile.nodes = (1, 9);
+    profile.clients = (0, 0);
+    profile.safety = (ms(500), ms(15_000));
+    // A sync that a slow disk has begun goes on after the healing; the longest take minutes.
+    profile.liveness_max = Duration::from_secs(600);
+    profile.faults = FaultSet::ALL.without(Fault::FullDisk);
+    profile.floors = FLOORS.to_vec();
+    profile.floors_seeds = 200;
+    Kind { profile, stress: Stress { encore_max: 4, ..Stress::default() }, network: None, sync: None }
+}
+
+pub(super) const fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
