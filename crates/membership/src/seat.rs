@@ -197,10 +197,14 @@ impl Seat {
     ) {
         let forgets =
             self.config.breaks(Mutant::JoinerForgottenWhenAnnounced) && self.consensus.own.is_some();
+        let view = self.id();
         if !forgets {
             self.take_reports(cx, epoch, reports, out);
         }
-        self.on_votes(cx, from, votes, out);
+        // An alert may have been the last that a decision needed, and the votes are of the view before.
+        if self.id() == view {
+            self.on_votes(cx, from, votes, out);
+        }
     }
 
     /// Takes over what others have alerted about.

@@ -117,6 +117,12 @@ impl Cluster {
         if self.healed && self.encore == Encore::Pending && self.together(nodes).is_ok() {
             self.strike(nodes, agenda);
         }
+        if let Encore::Dead(dead) = &self.encore {
+            // A restart that was due from before the healing.
+            for id in dead.iter().filter(|id| nodes.machine(**id).is_some()) {
+                agenda.crash(Duration::ZERO, *id, Duration::from_secs(100_000));
+            }
+        }
         let now = agenda.now();
         let idle: Vec<NodeId> = nodes
             .live()

@@ -62,7 +62,7 @@ impl Ledger {
         self.parents.remove(&node);
     }
 
-    /// The newest view that any node has installed.
+    /// The newest view that any node has installed for good.
     pub(crate) fn newest(&self) -> Option<&View> {
         self.views.values().next_back()
     }
@@ -77,7 +77,6 @@ impl Ledger {
         }
         if seq > *seen {
             *seen = seq;
-            self.enter(node, view)?;
         }
         for (subject, _) in machine.pending() {
             self.raised.insert((seq, node, subject));
@@ -94,7 +93,7 @@ impl Ledger {
         Ok(())
     }
 
-    /// A node has installed a view.
+    /// A node has installed a view for good.
     fn enter(&mut self, node: NodeId, view: &View) -> Verdict {
         if let Some(known) = self.views.get(&view.seq()) {
             return match known == view && known.members.iter().zip(view.members.iter()).all(|(a, b)| a == b) {
@@ -125,6 +124,10 @@ impl Ledger {
 
     /// A node's parent is told something; what it has to say, and of which view.
     pub(crate) fn told(&mut self, node: NodeId, output: &Output) -> Result<Option<(u64, Bytes)>, String> {
+        // What is only in memory may be forgotten and decided otherwise: a view counts once it is told.
+        if let Output::Installed { view, .. } | Output::NextView { view, .. } = output {
+            self.enter(node, view)?;
+        }
         let parent = self.parents.entry(node).or_default();
         match output {
             Output::Installed { view, state } => {
