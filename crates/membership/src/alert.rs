@@ -34,16 +34,19 @@ pub(crate) struct Subject {
     pub(crate) now: RingSet,
     /// Rings of alerts of the epoch before.
     pub(crate) before: RingSet,
-    /// Rings whose observers are under suspicion themselves, and are taken to have alerted.
-    implicit: RingSet,
     /// Whether it is a member (and to be removed) or not (and to be added).
     pub(crate) is_member: bool,
     /// What is known of a joiner.
     pub(crate) meta: Option<Arc<Meta>>,
     /// Its observer on each ring.
     observers: Vec<NodeId>,
+    /// Where it stands; see [`Alerts::derive`].
+    level: Level,
     /// Since when it has been between the watermarks.
     pub(crate) unstable_since: Option<Time>,
+    /// It has been there for so long that every observer that can speak has spoken: those who are silent are out of
+    /// reach, and it is as stable as it will be.
+    overdue: bool,
 }
 
 impl Subject {
@@ -52,33 +55,29 @@ impl Subject {
         self.now.or(self.before)
     }
 
-    fn level(&self, config: &Config) -> Level {
-        let rings = self.raised().or(self.implicit);
+    /// Where it stands with so many rings.
+    fn level_of(&self, rings: RingSet, config: &Config) -> Level {
         let (low, high) = match config.breaks(Mutant::WatermarksIgnored) {
             true => (1, 1),
             false => (config.low, config.high),
         };
-        if rings.len() < low || !self.is_believable(rings, config) {
+        if rings.len() < low {
             Level::Noise
-        } else if rings.len() < high {
+        } else if rings.len() < high && !self.overdue {
             Level::Unstable
         } else {
             Level::Stable
         }
     }
 
-    /// With few members one of them may watch another on L rings and more: the word of one alone is noise still,
-    /// where there are others to ask.
-    fn is_believable(&self, rings: RingSet, config: &Config) -> bool {
-        let Some(first) = self.observers.first() else { return true };
-        let only_one = self.observers.iter().all(|observer| observer == first);
-        if only_one || config.breaks(Mutant::WatermarksIgnored) {
-            return true;
-        }
-        let mut reporters =
-            self.observers.iter().zip(0..).filter(|(_, ring)| rings.has(*ring)).map(|(who, _)| who);
-        let Some(first) = reporters.next() else { return false };
-        reporters.any(|other| other != first)
+    /// The observers that have alerted, each once, and those that have not.
+    fn sides(&self) -> (BTreeSet<NodeId>, BTreeSet<NodeId>) {
+        let raised = self.raised();
+        let of = |has: bool| {
+            let observers = self.observers.iter().zip(0..);
+            observers.filter(move |(_, ring)| raised.has(*ring) == has).map(|(who, _)| *who).collect()
+        };
+        (of(true), of(false))
     }
 }
 
@@ -112,8 +111,8 @@ impl Alerts {
     }
 
     /// Where a subject stands.
-    pub(crate) fn level(&self, subject: NodeId, config: &Config) -> Level {
-        self.subjects.get(&subject).map_or(Level::Noise, |subject| subject.level(config))
+    pub(crate) fn level(&self, subject: NodeId) -> Level {
+        self.subjects.get(&subject).map_or(Level::Noise, |subject| subject.level)
     }
 
     /// A later epoch begins; what is older than the one before it is forgotten.
@@ -149,11 +148,12 @@ impl Alerts {
         let subject = self.subjects.entry(report.subject).or_insert_with(|| Subject {
             now: RingSet::default(),
             before: RingSet::default(),
-            implicit: RingSet::default(),
             is_member,
             meta: None,
             observers: (0..rings.count()).filter_map(|ring| rings.observer(ring, report.subject)).collect(),
+            level: Level::Noise,
             unstable_since: None,
+            overdue: false,
         });
         let JoinerMeta(meta) = report.meta.clone().unwrap_or(JoinerMeta(Arc::default()));
         if !is_member {
@@ -178,49 +178,80 @@ impl Alerts {
         Some(Report { subject: id, now: subject.now, before: subject.before, meta })
     }
 
-    /// Derives implicit alerts anew: an observer that is under suspicion itself is taken to have alerted about every
-    /// subject of its own that is.
+    /// With few members one of them may watch another on L rings and more: the word of one alone is noise still,
+    /// unless all others that could speak are under somebody else's suspicion themselves.
+    fn is_believable(&self, subject: &Subject, config: &Config) -> bool {
+        let (spoken, silent) = subject.sides();
+        if spoken.len() != 1 || config.breaks(Mutant::WatermarksIgnored) {
+            return true;
+        }
+        let doubted = |observer: &NodeId| {
+            let doubts = self.subjects.get(observer).filter(|other| other.is_member);
+            doubts.is_some_and(|doubts| doubts.sides().0.iter().any(|other| !spoken.contains(other)))
+        };
+        silent.iter().all(|observer| spoken.contains(observer) || doubted(observer))
+    }
+
+    /// Finds out anew where everybody stands. An observer that is under suspicion itself is taken to have alerted about
+    /// every subject of its own that is (implicit alerts).
     pub(crate) fn derive(&mut self, now: Time, config: &Config) {
-        self.subjects.values_mut().for_each(|subject| subject.implicit = RingSet::default());
+        let believed: Vec<bool> =
+            self.subjects.values().map(|subject| self.is_believable(subject, config)).collect();
+        for (subject, believed) in self.subjects.values_mut().zip(&believed) {
+            subject.level = match believed {
+                true => subject.level_of(subject.raised(), config),
+                false => Level::Noise,
+            };
+        }
         // Each pass but the last moves a subject to a higher level, and there are three levels.
-        for _ in 0..=2 * self.subjects.len() {
+        for _ in 0..2 * self.subjects.len() {
             let suspects: BTreeSet<NodeId> = self
                 .subjects()
-                .filter(|(_, subject)| subject.is_member && subject.level(config) >= Level::Unstable)
+                .filter(|(_, subject)| subject.is_member && subject.level >= Level::Unstable)
                 .map(|(id, _)| id)
                 .collect();
             if suspects.is_empty() || config.breaks(Mutant::NoImplicitAlerts) {
                 break;
             }
             let mut changed = false;
-            for subject in self.subjects.values_mut() {
-                if subject.level(config) != Level::Unstable {
-                    continue;
-                }
+            for subject in self.subjects.values_mut().filter(|subject| subject.level == Level::Unstable) {
                 let silent = subject.observers.iter().zip(0..).filter(|(who, _)| suspects.contains(who));
-                let implicit = silent.fold(subject.implicit, |rings, (_, ring)| rings.with(ring));
-                changed |= implicit != subject.implicit;
-                subject.implicit = implicit;
+                let rings = silent.fold(subject.raised(), |rings, (_, ring)| rings.with(ring));
+                subject.level = subject.level_of(rings, config);
+                changed |= subject.level == Level::Stable;
             }
             if !changed {
                 break;
             }
         }
         for subject in self.subjects.values_mut() {
-            match subject.level(config) {
+            match subject.level {
                 Level::Unstable => {
                     subject.unstable_since.get_or_insert(now);
                 }
-                Level::Noise | Level::Stable => subject.unstable_since = None,
+                Level::Stable => {}
+                Level::Noise => (subject.unstable_since, subject.overdue) = (None, false),
             }
         }
     }
 
+    /// Subjects that stay between the watermarks although all their observers were asked (see
+    /// [`Config::reinforce`]) count as stable; whether there is a new one.
+    pub(crate) fn give_up_waiting(&mut self, now: Time, config: &Config) -> bool {
+        let mut found = false;
+        for subject in self.subjects.values_mut().filter(|subject| subject.level == Level::Unstable) {
+            let long = subject.unstable_since.is_some_and(|since| now.since(since) >= config.reinforce * 2);
+            found |= long && !subject.overdue;
+            subject.overdue |= long;
+        }
+        found
+    }
+
     /// The subjects of the next cut, once there is one and nobody stands between the watermarks.
-    pub(crate) fn stable(&self, config: &Config) -> Option<Vec<NodeId>> {
+    pub(crate) fn stable(&self) -> Option<Vec<NodeId>> {
         let mut stable = Vec::new();
         for (id, subject) in &self.subjects {
-            match subject.level(config) {
+            match subject.level {
                 Level::Noise => {}
                 Level::Unstable => return None,
                 Level::Stable => stable.push(*id),
@@ -253,26 +284,26 @@ mod tests {
 
     #[test]
     fn one_observer_alone_is_noise_and_all_are_a_cut() {
-        let (rings, config) = (rings(3), Config::production());
+        let rings = rings(3);
         let mut alerts = Alerts::new(Time(1));
         alert(&mut alerts, &rings, 1, 3);
-        assert_eq!(alerts.level(NodeId(3), &config), Level::Noise, "{:?}", alerts.get(NodeId(3)));
-        assert_eq!(alerts.stable(&config), None);
+        assert_eq!(alerts.level(NodeId(3)), Level::Noise, "{:?}", alerts.get(NodeId(3)));
+        assert_eq!(alerts.stable(), None);
         alert(&mut alerts, &rings, 2, 3);
-        assert_eq!(alerts.stable(&config), Some([NodeId(3)].to_vec()));
+        assert_eq!(alerts.stable(), Some([NodeId(3)].to_vec()));
     }
 
     #[test]
     fn the_only_observer_is_believed() {
-        let (rings, config) = (rings(1), Config::production());
+        let rings = rings(1);
         let mut alerts = Alerts::new(Time(1));
         alert(&mut alerts, &rings, 1, 2);
-        assert_eq!(alerts.stable(&config), Some([NodeId(2)].to_vec()), "a joiner");
+        assert_eq!(alerts.stable(), Some([NodeId(2)].to_vec()), "a joiner");
     }
 
     #[test]
     fn observers_that_fail_too_are_taken_to_have_alerted() {
-        let (rings, config) = (rings(12), Config::production());
+        let rings = rings(12);
         let mut alerts = Alerts::new(Time(1));
         let dead = [4, 9];
         for subject in dead {
@@ -282,7 +313,35 @@ mod tests {
                 }
             }
         }
-        assert_eq!(alerts.stable(&config), Some(dead.map(NodeId).to_vec()));
+        assert_eq!(alerts.stable(), Some(dead.map(NodeId).to_vec()));
+    }
+
+    /// One of three hears nobody and alerts about both others: they go on without it.
+    #[test]
+    fn one_that_hears_nobody_does_not_take_the_others_along() {
+        let rings = rings(3);
+        let mut alerts = Alerts::new(Time(1));
+        alert(&mut alerts, &rings, 1, 2);
+        alert(&mut alerts, &rings, 1, 3);
+        alert(&mut alerts, &rings, 2, 1);
+        assert_eq!(alerts.stable(), None);
+        alert(&mut alerts, &rings, 3, 1);
+        assert_eq!(alerts.stable(), Some([NodeId(1)].to_vec()));
+    }
+
+    #[test]
+    fn who_stays_between_the_watermarks_is_given_up() {
+        let (rings, config) = (rings(12), Config::production());
+        let mut alerts = Alerts::new(Time(1));
+        for (observer, _) in rings.observers(NodeId(7)).into_iter().take(5) {
+            alert(&mut alerts, &rings, observer.0, 7);
+        }
+        assert_eq!(alerts.level(NodeId(7)), Level::Unstable);
+        let later = Time(1) + config.reinforce * 2;
+        assert!(!alerts.give_up_waiting(Time(1) + config.reinforce, &config));
+        assert!(alerts.give_up_waiting(later, &config) && !alerts.give_up_waiting(later, &config));
+        alerts.derive(later, &config);
+        assert_eq!(alerts.stable(), Some([NodeId(7)].to_vec()));
     }
 
     #[test]

@@ -57,13 +57,16 @@ impl Seat {
         if self.config.breaks(Mutant::NoReinforcement) {
             return;
         }
+        if self.alerts.give_up_waiting(cx.now, &self.config) {
+            cx.marks.hit("membership.alert.overdue");
+            self.evaluate(cx, out);
+        }
         let long = |since| cx.now.since(since) >= self.config.reinforce;
         let stuck: Vec<_> = self
             .alerts
             .subjects()
             .filter(|(id, subject)| {
-                subject.unstable_since.is_some_and(long)
-                    && self.alerts.level(*id, &self.config) == Level::Unstable
+                subject.unstable_since.is_some_and(long) && self.alerts.level(*id) == Level::Unstable
             })
             .map(|(id, subject)| (id, subject.meta.clone()))
             .collect();

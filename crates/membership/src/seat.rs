@@ -276,7 +276,7 @@ impl Seat {
         if self.consensus.own.is_some() {
             return;
         }
-        let Some(stable) = self.alerts.stable(&self.config) else { return };
+        let Some(stable) = self.alerts.stable() else { return };
         if stable.contains(&self.me) {
             // Nobody is the judge of itself: who cannot hear would remove all others with itself.
             cx.marks.hit("membership.cut.about_me");
@@ -304,7 +304,7 @@ impl Seat {
 
     /// Whether nothing is under way.
     pub(crate) fn is_quiet(&self) -> bool {
-        let noise = |id| self.alerts.level(id, &self.config) == Level::Noise;
+        let noise = |id| self.alerts.level(id) == Level::Noise;
         self.pending.alerts.is_empty()
             && self.alerts.subjects().all(|(id, _)| noise(id))
             && !self.consensus.is_active()

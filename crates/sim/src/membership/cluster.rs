@@ -61,6 +61,8 @@ pub struct Cluster {
     slow_parent: Duration,
     encore_max: usize,
     encore: Encore,
+    /// When all were together for the first time since they last were not.
+    together_since: Duration,
     broken_link: Option<(NodeId, NodeId)>,
     loses: u64,
     healed: bool,
@@ -97,6 +99,7 @@ impl Cluster {
             slow_parent: Duration::from_millis(slow_parent),
             encore_max: stress.encore_max,
             encore: if stress.encore_max == 0 { Encore::Over } else { Encore::Pending },
+            together_since: Duration::ZERO,
             broken_link,
             loses: stress.loses,
             healed: false,
@@ -114,8 +117,14 @@ impl Cluster {
 
     /// Whoever lives, is no member and should be one tries to join.
     fn tend(&mut self, nodes: &Nodes<Membership>, agenda: &mut Agenda<Input>) {
-        if self.healed && self.encore == Encore::Pending && self.together(nodes).is_ok() {
-            self.strike(nodes, agenda);
+        if self.healed && self.encore == Encore::Pending {
+            // What was lost under faults is remembered for a while: until then one more death may be one too many.
+            let calm = self.config.alert_epoch * 2 + Duration::from_secs(3);
+            if self.together(nodes).is_err() {
+                self.together_since = agenda.now();
+            } else if agenda.now() - self.together_since >= calm {
+                self.strike(nodes, agenda);
+            }
         }
         if let Encore::Dead(dead) = &self.encore {
             // A restart that was due from before the healing.
@@ -328,8 +337,8 @@ impl Harness for Cluster {
         Replacement::NewIdentity
     }
 
-    /// Only while nothing is under way, and if more than half of the members remain: a decision that only the lost
-    /// ones know could not be found again.
+    /// Only while nothing is under way, since a decision that only the lost one knows could not be found again; and only
+    /// one at a time: while dead members are waiting to be removed, the living ones may be removed first.
     fn may_lose_disk(&mut self, node: NodeId, nodes: &Nodes<Membership>) -> bool {
         let Some(newest) = self.ledger.newest() else { return false };
         let at_rest = |id: NodeId| {
@@ -338,13 +347,14 @@ impl Harness for Cluster {
             })
         };
         let gone = |id: NodeId| nodes.life(id) == Life::Gone;
-        let kept = newest.members.iter().filter(|member| !gone(member.id) && member.id != node).count();
-        newest.members.iter().all(|member| at_rest(member.id) || gone(member.id))
-            && kept > newest.members.len() / 2
+        let is_member = newest.has(node);
+        let quiet = newest.members.iter().all(|member| at_rest(member.id) || (gone(member.id) && !is_member));
+        quiet && (!is_member || newest.members.len() >= 4)
     }
 
-    fn healed(&mut self, _: &Nodes<Membership>, _: &mut Agenda<Input>) {
+    fn healed(&mut self, _: &Nodes<Membership>, agenda: &mut Agenda<Input>) {
         self.healed = true;
+        self.together_since = agenda.now();
     }
 
     fn converged(&mut self, nodes: &Nodes<Membership>) -> Verdict {
