@@ -136,6 +136,7 @@ impl Seat {
     /// Votes, in a round that is not below what was promised.
     fn cast(&mut self, cx: &mut Cx<'_>, rank: Rank, digest: Digest, out: &mut Out) {
         assert!(rank >= self.consensus.promised, "{rank:?} below {:?}", self.consensus.promised);
+        assert!(self.consensus.voted.is_none_or(|(voted, _)| voted < rank), "a second vote in {rank:?}");
         self.consensus.promised = rank;
         self.consensus.voted = Some((rank, digest));
         self.persist_acceptor(out);
@@ -165,6 +166,10 @@ impl Seat {
         if let Some(Vote { rank, cut }) = vote {
             let digest = cut.digest();
             self.consensus.voted = Some((rank, digest));
+            if rank == Rank::FAST {
+                // It is what this node itself proposed: it must not vote in the fast round once more.
+                self.consensus.own = Some(digest);
+            }
             self.consensus.remember(digest, cut);
             self.count(self.me, rank, digest);
             self.keep_trying(cx, out);
@@ -372,9 +377,13 @@ impl Seat {
         let votes = coordinator.promises.iter().map(|(_, voted)| *voted);
         let newest = votes.clone().flatten().map(|(rank, _)| rank).max();
         let own = self.consensus.own;
-        let anything = votes.clone().flatten().map(|(_, digest)| digest).next();
-        let known = self.consensus.tallies.first().map(|votes| votes.digest);
-        let free = own.or(anything).or(known);
+        let others = votes.clone().flatten().map(|(_, digest)| digest);
+        let known = self.consensus.tallies.iter().map(|votes| votes.digest);
+        // Of several cuts the one that removes the fewest: who holds that most are gone is likely to be gone itself.
+        let removals =
+            |digest: &Digest| self.consensus.values.get(digest).map_or(usize::MAX, |cut| cut.removals());
+        let free = own.into_iter().chain(others).chain(known).min_by_key(removals);
+        let free = if self.config.breaks(Mutant::ClassicPicksFreely) { own.or(free) } else { free };
         let bound = match newest {
             None => None,
             Some(Rank::FAST) => {

@@ -288,11 +288,14 @@ impl Seat {
         }
     }
 
-    /// The cut that a set of subjects makes: removals first if there is no room for all.
+    /// The cut that a set of subjects makes: removals first if there is no room for all, and never more of them than
+    /// leave a majority of the members. A larger cut could only be decided with the votes of those whom it removes, and
+    /// would leave a view whose members may mostly be dead. The rest comes with the next views.
     fn cut_of(&self, stable: &[NodeId]) -> Cut {
         let (gone, new): (Vec<NodeId>, Vec<NodeId>) = stable.iter().partition(|id| self.view().has(**id));
         let gone = gone.into_iter().map(|id| Change::Remove { id });
-        let mut changes: Vec<Change> = gone.take(self.config.changes_max).collect();
+        let most = (self.rings.ids().len() - self.classic_needed).max(1);
+        let mut changes: Vec<Change> = gone.take(most.min(self.config.changes_max)).collect();
         let places = self.config.members_max.saturating_sub(self.view().members.len() - changes.len());
         let room = places.min(self.config.changes_max - changes.len());
         let meta =
