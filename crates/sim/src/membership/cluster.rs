@@ -162,6 +162,15 @@ impl Cluster {
         agenda.input(Duration::ZERO, leaver, Input::Leave);
     }
 
+    /// Whether the newest view can have no successor: most of its members are gone for good. One that was, while the
+    /// living were removed one after the other under partitions, is enough in a small cluster.
+    fn is_lost(&self, nodes: &Nodes<Membership>) -> bool {
+        self.ledger.newest().is_some_and(|view| {
+            let gone = view.members.iter().filter(|member| nodes.life(member.id) == Life::Gone).count();
+            view.members.len() - gone <= view.members.len() / 2
+        })
+    }
+
     /// Whether all who live have one view, which holds them and nobody else, and nothing is under way.
     fn together(&self, nodes: &Nodes<Membership>) -> Verdict {
         let live: Vec<NodeId> = nodes.live().map(|(id, _)| id).collect();
@@ -349,7 +358,9 @@ impl Harness for Cluster {
         let gone = |id: NodeId| nodes.life(id) == Life::Gone;
         let is_member = newest.has(node);
         let quiet = newest.members.iter().all(|member| at_rest(member.id) || (gone(member.id) && !is_member));
-        quiet && (!is_member || newest.members.len() >= 4)
+        // Whoever is about to become a member counts as one.
+        let joins = nodes.machine(node).is_none_or(Membership::is_joining);
+        quiet && if is_member { newest.members.len() >= 4 } else { !joins }
     }
 
     fn healed(&mut self, _: &Nodes<Membership>, agenda: &mut Agenda<Input>) {
@@ -358,6 +369,9 @@ impl Harness for Cluster {
     }
 
     fn converged(&mut self, nodes: &Nodes<Membership>) -> Verdict {
+        if self.is_lost(nodes) {
+            return Ok(());
+        }
         self.together(nodes)?;
         match &self.encore {
             Encore::Over => Ok(()),
@@ -369,7 +383,8 @@ impl Harness for Cluster {
         }
     }
 
-    fn finish(&mut self, _: &Nodes<Membership>, marks: &mut Marks) -> Verdict {
+    fn finish(&mut self, nodes: &Nodes<Membership>, marks: &mut Marks) -> Verdict {
+        marks.hit(if self.is_lost(nodes) { "membership.sim.lost" } else { "membership.sim.together" });
         for (name, count) in
             [("membership.sim.removed", self.ledger.removals), ("membership.sim.joined", self.ledger.joins)]
         {
