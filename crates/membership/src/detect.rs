@@ -17,11 +17,19 @@ pub(crate) struct Window {
     bootstrapping: u64,
     /// All failures so far, for the rule of the published code.
     failed_ever: u32,
+    /// The subject may not have started yet: nothing is held against it before its first answer, for a while.
+    lenient: bool,
 }
 
 impl Window {
+    /// Nothing was sent yet. Founders start when they start: the first view is `lenient`.
+    pub(crate) fn new(lenient: bool) -> Self {
+        Window { lenient, ..Window::default() }
+    }
+
     /// One more probe leaves; its number.
     pub(crate) fn probe(&mut self, config: &Config) -> u64 {
+        self.lenient &= self.sent < tolerated(config);
         let due = config.probes_due();
         if self.sent >= u64::from(due) && self.answers >> (due - 1) & 1 == 0 {
             self.failed_ever += 1;
@@ -34,9 +42,11 @@ impl Window {
     /// Probe `number` was answered. An answer that comes after it was due still counts: the window looks at the past.
     pub(crate) fn answered(&mut self, number: u64, bootstrapping: bool, config: &Config) {
         self.bootstrapping += u64::from(bootstrapping);
-        let tolerated = config.bootstrap.as_nanos() / config.probe_interval.as_nanos().max(1);
-        if bootstrapping && u128::from(self.bootstrapping) > tolerated {
+        if bootstrapping && self.bootstrapping > tolerated(config) {
             return;
+        }
+        if core::mem::take(&mut self.lenient) {
+            self.answers = u64::MAX;
         }
         let Some(age) = self.sent.checked_sub(number) else { return };
         if age < 64 {
@@ -54,11 +64,20 @@ impl Window {
 
     /// Whether the observer holds that its subject is faulty.
     pub(crate) fn is_faulty(&self, config: &Config) -> bool {
+        if self.lenient {
+            return false;
+        }
         if config.breaks(Mutant::DetectorCumulative) {
             return self.failed_ever >= config.probe_failures;
         }
         self.failures(config) >= config.probe_failures
     }
+}
+
+/// How many probes fit into the time that a new member, or a founder that starts late, is granted.
+fn tolerated(config: &Config) -> u64 {
+    let probes = config.bootstrap.as_nanos() / config.probe_interval.as_nanos().max(1);
+    u64::try_from(probes).unwrap_or(u64::MAX)
 }
 
 #[cfg(test)]
@@ -125,5 +144,26 @@ mod tests {
             window.answered(number, true, &config);
             assert_eq!(window.is_faulty(&config), round > 24, "round {round}");
         }
+    }
+
+    #[test]
+    fn a_founder_may_start_late_but_not_stay_away() {
+        let config = Config { bootstrap: Config::production().probe_interval * 20, ..Config::production() };
+        let mut window = Window::new(true);
+        for _ in 0..15 {
+            window.probe(&config);
+        }
+        assert!(!window.is_faulty(&config));
+        let mut late = window.clone();
+        let number = late.probe(&config);
+        late.answered(number, false, &config);
+        for _ in 0..4 {
+            late.probe(&config);
+            assert!(!late.is_faulty(&config), "what was before the first answer is forgiven");
+        }
+        for _ in 0..10 {
+            window.probe(&config);
+        }
+        assert!(window.is_faulty(&config));
     }
 }

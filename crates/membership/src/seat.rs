@@ -123,7 +123,9 @@ impl Seat {
         (self.fast_needed, self.classic_needed) = (fast.fast().needed(), fast.classic().needed());
         let mut before = core::mem::take(&mut self.edges);
         for (subject, rings) in self.rings.subjects(self.me) {
-            let window = before.remove(&subject).unwrap_or_default().window;
+            let lenient = self.view().seq() == 1;
+            let known = before.remove(&subject).map(|edge| edge.window);
+            let window = known.unwrap_or_else(|| Window::new(lenient));
             self.edges.insert(subject, Edge { rings, window, alerted: 0 });
         }
         let heard = core::mem::take(&mut self.heard);

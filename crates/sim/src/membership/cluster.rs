@@ -30,10 +30,15 @@ pub struct Stress {
     pub broken_link: bool,
     /// Chance in a thousand that a message of a kind that decides is lost, beyond what the network does.
     pub loses: u64,
+    /// Chance in a thousand that a node that sends votes dies just after, for a moment.
+    pub voters_die: u64,
+    /// Those who die after the faults must be removed within this time.
+    pub prompt: Option<Duration>,
 }
 
 const TEND: u64 = 1;
 const OPERATOR: u64 = 2;
+const SNARE: u64 = 3;
 
 /// Steps of machines after which a run counts as going in circles.
 const STEPS_MAX: u64 = 10_000_000;
@@ -65,6 +70,11 @@ pub struct Cluster {
     together_since: Duration,
     broken_link: Option<(NodeId, NodeId)>,
     loses: u64,
+    voters_die: u64,
+    /// Who is to die now.
+    doomed: BTreeSet<NodeId>,
+    prompt: Option<Duration>,
+    struck_at: Duration,
     healed: bool,
     steps: u64,
     ledger: Ledger,
@@ -102,6 +112,10 @@ impl Cluster {
             together_since: Duration::ZERO,
             broken_link,
             loses: stress.loses,
+            voters_die: stress.voters_die,
+            doomed: BTreeSet::new(),
+            prompt: stress.prompt,
+            struck_at: Duration::ZERO,
             healed: false,
             steps: 0,
             ledger,
@@ -212,6 +226,17 @@ impl Cluster {
             agenda.crash(Duration::ZERO, *id, Duration::from_secs(100_000));
         }
         self.encore = Encore::Dead(order.into_iter().collect());
+        self.struck_at = agenda.now();
+    }
+
+    /// Whether those who died are removed soon enough.
+    fn is_prompt(&self, nodes: &Nodes<Membership>, now: Duration) -> Verdict {
+        let (Encore::Dead(dead), Some(prompt)) = (&self.encore, self.prompt) else { return Ok(()) };
+        let late = now > self.struck_at + prompt;
+        match self.together(nodes) {
+            Err(why) if late => Err(format!("{} ms after {dead:?} died: {why}", prompt.as_millis())),
+            _ => Ok(()),
+        }
     }
 }
 
@@ -283,6 +308,9 @@ impl Harness for Cluster {
         if !self.operator.is_zero() {
             agenda.wake(self.operator, OPERATOR);
         }
+        if self.voters_die > 0 {
+            agenda.wake(Duration::ZERO, SNARE);
+        }
     }
 
     fn observe(&mut self, seen: Seen<'_, Membership>) -> Verdict {
@@ -303,7 +331,21 @@ impl Harness for Cluster {
     }
 
     fn woken(&mut self, token: u64, nodes: &Nodes<Membership>, agenda: &mut Agenda<Input>) -> Verdict {
-        if token == TEND {
+        if token == SNARE {
+            for node in std::mem::take(&mut self.doomed) {
+                let span = Duration::from_millis(1 << self.rng.between(0, 5));
+                agenda.crash(Duration::ZERO, node, span);
+                // Somebody who may have counted the vote falls silent.
+                let others: Vec<NodeId> = self.ids.iter().copied().filter(|id| *id != node).collect();
+                if let Some(other) = self.rng.pick(&others) {
+                    agenda.isolate(Duration::ZERO, *other, Duration::from_millis(400));
+                }
+            }
+            if !self.healed {
+                agenda.wake(Duration::from_micros(500), SNARE);
+            }
+        } else if token == TEND {
+            self.is_prompt(nodes, agenda.now())?;
             self.tend(nodes, agenda);
             agenda.wake(Duration::from_millis(self.rng.between(50, 300)), TEND);
         } else if !self.healed {

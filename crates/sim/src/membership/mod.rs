@@ -18,4 +18,4 @@ mod profile;
 #[cfg(feature = "mutants")]
 pub use broken::kind_for;
 pub use cluster::{Cluster, Stress};
-pub use profile::{Kind, swarm};
+pub use profile::{Kind, calm, swarm};

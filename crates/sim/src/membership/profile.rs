@@ -15,6 +15,8 @@ pub struct Kind {
     pub stress: Stress,
     /// How long messages take, and how many in a million are lost; drawn if not given.
     pub network: Option<(Latency, u64)>,
+    /// How many messages in a million arrive twice; drawn if not given.
+    pub duplicate_ppm: Option<u64>,
     /// How long syncs take; drawn if not given.
     pub sync: Option<Latency>,
 }
@@ -26,6 +28,9 @@ impl Kind {
         if let Some((latency, loss_ppm)) = self.network {
             plan.world.network.latency = latency;
             plan.world.network.loss_ppm = loss_ppm;
+        }
+        if let Some(duplicate_ppm) = self.duplicate_ppm {
+            plan.world.network.duplicate_ppm = duplicate_ppm;
         }
         if let Some(sync) = self.sync {
             plan.world.disk.sync = sync;
@@ -72,7 +77,28 @@ pub fn swarm() -> Kind {
     profile.faults = FaultSet::ALL.without(Fault::FullDisk);
     profile.floors = FLOORS.to_vec();
     profile.floors_seeds = 200;
-    Kind { profile, stress: Stress { encore_max: 4, ..Stress::default() }, network: None, sync: None }
+    let stress = Stress { encore_max: 4, ..Stress::default() };
+    Kind { profile, stress, network: None, duplicate_ppm: None, sync: None }
+}
+
+/// Ten founders whom nothing befalls, with the settings of production: nobody may ever be removed.
+pub fn calm(name: &'static str) -> Kind {
+    let mut kind = swarm();
+    kind.profile.name = name;
+    kind.profile.nodes = (10, 10);
+    kind.profile.safety = (ms(40_000), ms(60_000));
+    kind.profile.faults = FaultSet::NONE;
+    kind.profile.floors = Vec::new();
+    kind.network = Some((Latency::Uniform(ms(1), ms(3)), 0));
+    kind.sync = Some(Latency::Constant(ms(2)));
+    kind.stress = Stress {
+        config: Some(quorate_membership::Config::production()),
+        founders: Some(10),
+        operator: Some(Duration::ZERO),
+        stable: true,
+        ..Stress::default()
+    };
+    kind
 }
 
 pub(super) const fn ms(ms: u64) -> Duration {
