@@ -261,6 +261,21 @@ impl Alerts {
     }
 }
 
+/// The first cut that a member would propose who hears these alerts about members in this order; `None` if it never
+/// would. For measuring how often members differ.
+pub fn first_cut(rings: &Rings, config: &Config, alerts: &[(NodeId, RingSet)]) -> Option<Vec<NodeId>> {
+    let mut known = Alerts::new(Time::default());
+    for (subject, now) in alerts {
+        let report = Report { subject: *subject, now: *now, before: RingSet::default(), meta: None };
+        known.add(&report, known.epoch, rings, config);
+        known.derive(Time::default(), config);
+        if let Some(cut) = known.stable() {
+            return Some(cut);
+        }
+    }
+    None
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

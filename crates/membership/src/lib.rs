@@ -46,6 +46,7 @@ mod seat;
 mod spread;
 mod view;
 
+pub use alert::first_cut;
 pub use config::Config;
 pub use hash::Digest;
 pub use machine::{Input, Membership, Out, Output, Timer};

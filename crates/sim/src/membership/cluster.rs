@@ -77,6 +77,8 @@ pub struct Cluster {
     struck_at: Duration,
     healed: bool,
     steps: u64,
+    /// What a message that left has shown.
+    broken: Option<String>,
     ledger: Ledger,
 }
 
@@ -118,6 +120,7 @@ impl Cluster {
             struck_at: Duration::ZERO,
             healed: false,
             steps: 0,
+            broken: None,
             ledger,
         }
     }
@@ -318,6 +321,9 @@ impl Harness for Cluster {
         if self.steps > STEPS_MAX {
             return Err(format!("{STEPS_MAX} steps without an end: is a message or timer going round?"));
         }
+        if let Some(broken) = self.broken.take() {
+            return Err(broken);
+        }
         self.ledger.look(seen.node, seen.machine)
     }
 
@@ -357,6 +363,9 @@ impl Harness for Cluster {
     }
 
     fn loses(&mut self, from: NodeId, to: NodeId, msg: &Message) -> bool {
+        if let Err(broken) = self.ledger.sent(from, msg) {
+            self.broken.get_or_insert(broken);
+        }
         if self.healed {
             return false;
         }

@@ -4,6 +4,7 @@
 //! |---|---|
 //! | V1, V6: one chain | a number has one view, with the same members, described alike, wherever it is seen |
 //! | V2: no gaps | a parent is told one view after the other, or gets a whole one with its state |
+//! | one vote | whatever befalls a node, it sends one vote in a round of a view |
 //! | V3: alerts stay in their view | a ring counts only if its observer raised that alert in that view |
 //! | V4: once in, once out | a membership begins in the view it is named after, and does not come back |
 //! | one state | what parents derive from equal chains is equal |
@@ -14,7 +15,7 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 use quorate_kernel::{NodeId, Rng};
-use quorate_membership::{Membership, Output, View};
+use quorate_membership::{Digest, Membership, Message, Output, Rank, View, ViewId};
 
 use crate::Verdict;
 
@@ -32,6 +33,8 @@ pub(crate) struct Ledger {
     states: BTreeMap<u64, u64>,
     /// Who alerted about whom, in which view.
     raised: BTreeSet<(u64, NodeId, NodeId)>,
+    /// What each node said it voted for, by view and round.
+    votes: BTreeMap<(ViewId, Rank, NodeId), Digest>,
     /// The newest view seen in the current life of each node.
     seen: BTreeMap<NodeId, u64>,
     parents: BTreeMap<NodeId, Parent>,
@@ -88,6 +91,23 @@ impl Ledger {
                         "{node:?} counts an alert about {subject:?} in view {seq} that {observer:?} did not raise there"
                     ));
                 }
+            }
+        }
+        Ok(())
+    }
+
+    /// A message leaves a node.
+    pub(crate) fn sent(&mut self, node: NodeId, msg: &Message) -> Verdict {
+        let Message::News { view, votes, .. } = msg else { return Ok(()) };
+        let Some(known) = self.views.get(&view.seq).filter(|known| known.id == *view) else { return Ok(()) };
+        let Some(index) = known.members.iter().position(|member| member.id == node) else { return Ok(()) };
+        for vote in votes.iter().filter(|vote| vote.voters.has(index)) {
+            let first = *self.votes.entry((*view, vote.rank, node)).or_insert(vote.digest);
+            if first != vote.digest {
+                return Err(format!(
+                    "{node:?} votes for {first:?} and {:?} in {:?} of {view:?}",
+                    vote.digest, vote.rank
+                ));
             }
         }
         Ok(())

@@ -12,6 +12,7 @@
 #[cfg(feature = "mutants")]
 mod broken;
 mod cluster;
+pub mod experiment;
 mod ledger;
 mod profile;
 
