@@ -203,24 +203,11 @@ impl Alerts {
                 false => Level::Noise,
             };
         }
-        // Each pass but the last moves a subject to a higher level, and there are three levels.
-        for _ in 0..2 * self.subjects.len() {
-            let suspects: BTreeSet<NodeId> = self
-                .subjects()
-                .filter(|(_, subject)| subject.is_member && subject.level >= Level::Unstable)
-                .map(|(id, _)| id)
-                .collect();
-            if suspects.is_empty() || config.breaks(Mutant::NoImplicitAlerts) {
-                break;
-            }
-            let mut changed = false;
-            for subject in self.subjects.values_mut().filter(|subject| subject.level == Level::Unstable) {
-                let silent = subject.observers.iter().zip(0..).filter(|(who, _)| suspects.contains(who));
-                let rings = silent.fold(subject.raised(), |rings, (_, ring)| rings.with(ring));
-                subject.level = subject.level_of(rings, config);
-                changed |= subject.level == Level::Stable;
-            }
-            if !changed {
+        // Each pass but the last moves a subject to another level, away from between the watermarks.
+        for _ in 0..=self.subjects.len() {
+            let cleared = self.clear_unjustly_accused(config);
+            let condemned = self.condemn_by_silence(config);
+            if !cleared && !condemned {
                 break;
             }
         }
@@ -233,6 +220,45 @@ impl Alerts {
                 Level::Noise => (subject.unstable_since, subject.overdue) = (None, false),
             }
         }
+    }
+
+    /// Whoever is between the watermarks only by the word of members that are to be removed is noise: somebody who hears
+    /// nobody accuses all its subjects. Whether somebody was cleared.
+    fn clear_unjustly_accused(&mut self, config: &Config) -> bool {
+        let condemned = self.members_from(Level::Stable);
+        let mut cleared = false;
+        for subject in self.subjects.values_mut().filter(|subject| subject.level == Level::Unstable) {
+            let rings = subject.raised();
+            let observers = subject.observers.iter().zip(0..).filter(|(_, ring)| rings.has(*ring));
+            if observers.filter(|(who, _)| !condemned.contains(who)).count() < config.low {
+                subject.level = Level::Noise;
+                cleared = true;
+            }
+        }
+        cleared
+    }
+
+    /// Counts the silence of observers under suspicion against their subjects under suspicion (implicit alerts); whether
+    /// that condemned somebody.
+    fn condemn_by_silence(&mut self, config: &Config) -> bool {
+        let suspects = self.members_from(Level::Unstable);
+        if config.breaks(Mutant::NoImplicitAlerts) {
+            return false;
+        }
+        let mut condemned = false;
+        for subject in self.subjects.values_mut().filter(|subject| subject.level == Level::Unstable) {
+            let silent = subject.observers.iter().zip(0..).filter(|(who, _)| suspects.contains(who));
+            let rings = silent.fold(subject.raised(), |rings, (_, ring)| rings.with(ring));
+            subject.level = subject.level_of(rings, config);
+            condemned |= subject.level == Level::Stable;
+        }
+        condemned
+    }
+
+    /// The members that stand at this level or above.
+    fn members_from(&self, level: Level) -> BTreeSet<NodeId> {
+        let members = self.subjects().filter(|(_, subject)| subject.is_member && subject.level >= level);
+        members.map(|(id, _)| id).collect()
     }
 
     /// Subjects that stay between the watermarks although all their observers were asked (see
@@ -342,6 +368,20 @@ mod tests {
         assert_eq!(alerts.stable(), None);
         alert(&mut alerts, &rings, 3, 1);
         assert_eq!(alerts.stable(), Some([NodeId(1)].to_vec()));
+    }
+
+    /// Two of five hear nobody: the others accuse them, and they accuse everybody.
+    #[test]
+    fn the_word_of_the_condemned_does_not_count() {
+        let rings = rings(5);
+        let mut alerts = Alerts::new(Time(1));
+        let deaf = [2, 4];
+        for (observer, subject) in (1..=5).flat_map(|one| (1..=5).map(move |other| (one, other))) {
+            if observer != subject && (deaf.contains(&observer) || deaf.contains(&subject)) {
+                alert(&mut alerts, &rings, observer, subject);
+            }
+        }
+        assert_eq!(alerts.stable(), Some(deaf.map(NodeId).to_vec()));
     }
 
     #[test]
