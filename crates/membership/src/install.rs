@@ -130,7 +130,9 @@ impl Seat {
 
     /// The newest view as a whole: too much has happened since, or nobody remembers.
     pub(crate) fn on_whole(&mut self, cx: &mut Cx<'_>, view: View, state: Option<Bytes>, out: &mut Out) {
-        if self.relation(view.id) != Relation::Newer || !view.is_sound() {
+        // Nobody sends a view to a member that did not ask.
+        let asked = self.pulled.is_some();
+        if !asked || self.relation(view.id) != Relation::Newer || !view.is_sound() {
             return;
         }
         cx.marks.hit("membership.view.jumped");

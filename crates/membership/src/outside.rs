@@ -41,7 +41,8 @@ impl Past {
         if self.over {
             return;
         }
-        if self.told.len() * 2 > members.len() || cx.now >= self.until {
+        let nobody = members.iter().all(|member| member.id == cx.me);
+        if nobody || self.told.len() * 2 > members.len() || cx.now >= self.until {
             self.over = true;
             if core::mem::take(&mut self.leaving) {
                 cx.marks.hit("membership.leave.done");

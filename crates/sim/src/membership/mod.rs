@@ -15,8 +15,11 @@ mod cluster;
 pub mod experiment;
 mod ledger;
 mod profile;
+mod stage;
+mod words;
 
 #[cfg(feature = "mutants")]
 pub use broken::kind_for;
 pub use cluster::{Cluster, Stress};
 pub use profile::{Kind, calm, swarm};
+pub use stage::Stage;
