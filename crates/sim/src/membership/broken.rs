@@ -58,6 +58,16 @@ pub fn kind_for(mutant: Mutant) -> Kind {
             kind.duplicate_ppm = Some(500_000);
             kind
         }
+        Mutant::ForgetAcceptor | Mutant::VoteEarly => {
+            let mut kind = conflicts("amnesia", &[Fault::Pause]);
+            kind.profile.nodes = (4, 5);
+            kind.profile.safety = (ms(10_000), ms(20_000));
+            kind.stress.founders = Some(3);
+            kind.stress.voters_die = 100;
+            kind.stress.operator = Some(ms(200));
+            kind.sync = Some(Latency::Uniform(ms(1), ms(20)));
+            kind
+        }
         Mutant::DetectorCumulative => {
             let mut kind = calm("rare-losses");
             kind.network = Some((Latency::Uniform(ms(1), ms(3)), 20_000));

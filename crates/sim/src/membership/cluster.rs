@@ -369,6 +369,10 @@ impl Harness for Cluster {
         if self.healed {
             return false;
         }
+        let votes = matches!(msg, Message::News { votes, .. } if !votes.is_empty());
+        if votes && self.voters_die > 0 && self.rng.chance(self.voters_die, 1_000) {
+            self.doomed.insert(from);
+        }
         let link =
             self.broken_link.is_some_and(|(one, other)| [(one, other), (other, one)].contains(&(from, to)));
         let decides = matches!(

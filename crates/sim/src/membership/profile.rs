@@ -64,7 +64,46 @@ impl Kind {
 }
 
 /// What 200 seeds must reach.
-const FLOORS: &[(&str, u64)] = &[];
+const FLOORS: &[(&str, u64)] = &[
+    ("membership.alert.down", 1500),
+    ("membership.alert.epoch", 20),
+    ("membership.alert.overdue", 3),
+    ("membership.alert.reinforced", 200),
+    ("membership.alert.up", 2000),
+    ("membership.consensus.asked", 30),
+    ("membership.consensus.bound", 100),
+    ("membership.consensus.free", 150),
+    ("membership.consensus.guarded", 60),
+    ("membership.consensus.hurried", 400),
+    ("membership.consensus.outdone", 30),
+    ("membership.cut.about_me", 200),
+    ("membership.decided.classic", 600),
+    ("membership.decided.fast", 1000),
+    ("membership.join.busy", 1),
+    ("membership.join.done", 500),
+    ("membership.join.failed", 30),
+    ("membership.join.is_member", 30),
+    ("membership.join.next_view", 100),
+    ("membership.kicked", 80),
+    ("membership.leave.done", 80),
+    ("membership.outside.served", 60),
+    ("membership.probe.bootstrapping", 500),
+    ("membership.quorum.lost", 5),
+    ("membership.resumed", 3000),
+    ("membership.served.cuts", 400),
+    ("membership.served.later", 80),
+    ("membership.served.whole", 400),
+    ("membership.sim.joined", 400),
+    ("membership.sim.removed", 250),
+    ("membership.sim.together", 190),
+    ("membership.state.dropped", 10),
+    ("membership.view.caught_up", 350),
+    ("membership.view.jumped", 10),
+    ("membership.view.next", 1800),
+    ("membership.view.peer_behind", 1200),
+    ("sim.disk.lost", 20),
+    ("sim.disk.unsynced_lost", 20),
+];
 
 /// Everything at once.
 pub fn swarm() -> Kind {
