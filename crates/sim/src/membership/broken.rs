@@ -53,6 +53,14 @@ pub fn kind_for(mutant: Mutant) -> Kind {
             kind.network = Some((Latency::Uniform(ms(1), ms(30)), 0));
             kind
         }
+        Mutant::SkipView => {
+            let mut kind = conflicts("far-behind", &[Fault::Pause, Fault::Halves, Fault::OneWay]);
+            let plain = Config { low: 3, fallback: ms(100), fallback_spread: ms(10), ..quarrelsome() };
+            kind.stress.config = Some(plain);
+            kind.stress.operator = Some(ms(200));
+            kind.stress.loses = 0;
+            kind
+        }
         Mutant::PromiseNotDeduplicated => {
             let mut kind = conflicts("doubles", &[Fault::Pause, Fault::Partial, Fault::Halves]);
             kind.duplicate_ppm = Some(500_000);

@@ -4,7 +4,7 @@
 //! |---|---|
 //! | V1, V6: one chain | a number has one view, with the same members, described alike, wherever it is seen |
 //! | V2: no gaps | a parent is told one view after the other, or gets a whole one with its state |
-//! | one vote | whatever befalls a node, it sends one vote in a round of a view |
+//! | one vote | whatever befalls a node, it sends one vote in a round of a view, and none in the fast one after a promise |
 //! | V3: alerts stay in their view | a ring counts only if its observer raised that alert in that view |
 //! | V4: once in, once out | a membership begins in the view it is named after, and does not come back |
 //! | one state | what parents derive from equal chains is equal |
@@ -35,6 +35,8 @@ pub(crate) struct Ledger {
     raised: BTreeSet<(u64, NodeId, NodeId)>,
     /// What each node said it voted for, by view and round.
     votes: BTreeMap<(ViewId, Rank, NodeId), Digest>,
+    /// Who promised a classic round without having voted.
+    without_vote: BTreeSet<(ViewId, NodeId)>,
     /// The newest view seen in the current life of each node.
     seen: BTreeMap<NodeId, u64>,
     parents: BTreeMap<NodeId, Parent>,
@@ -98,10 +100,18 @@ impl Ledger {
 
     /// A message leaves a node.
     pub(crate) fn sent(&mut self, node: NodeId, msg: &Message) -> Verdict {
+        if let Message::Phase1b { view, voted: None, .. } = msg {
+            self.without_vote.insert((*view, node));
+        }
         let Message::News { view, votes, .. } = msg else { return Ok(()) };
         let Some(known) = self.views.get(&view.seq).filter(|known| known.id == *view) else { return Ok(()) };
         let Some(index) = known.members.iter().position(|member| member.id == node) else { return Ok(()) };
         for vote in votes.iter().filter(|vote| vote.voters.has(index)) {
+            if vote.rank == Rank::FAST && self.without_vote.contains(&(*view, node)) {
+                return Err(format!(
+                    "{node:?} votes in the fast round of {view:?} after it promised to be past it"
+                ));
+            }
             let first = *self.votes.entry((*view, vote.rank, node)).or_insert(vote.digest);
             if first != vote.digest {
                 return Err(format!(
