@@ -14,6 +14,7 @@
 //! | `trace.rs`, `coverage.rs` | what happened |
 //! | `commit/` | worlds of transactions over several logs |
 //! | `replog/` | worlds of replicated logs |
+//! | `membership/` | worlds of memberships |
 //! | `node/` | worlds of whole nodes |
 //! | `transcript.rs` | tests written as dialogues, for protocol crates |
 //!
@@ -80,6 +81,7 @@ mod faults;
 mod harness;
 mod latency;
 mod life;
+pub mod membership;
 mod network;
 pub mod node;
 mod phases;

@@ -4,8 +4,19 @@ use super::tree::{Dependency, Package};
 use super::{Complaint, Tree};
 
 /// Crates that hold protocols and their ground: no clock, socket, file or thread may be named there.
-pub(super) const MACHINES: &[&str] =
-    &["kernel", "quorum", "api", "store", "replog", "commit", "values", "shard", "node", "resp"];
+pub(super) const MACHINES: &[&str] = &[
+    "kernel",
+    "quorum",
+    "api",
+    "store",
+    "replog",
+    "commit",
+    "membership",
+    "values",
+    "shard",
+    "node",
+    "resp",
+];
 
 /// All that a machine crate may take from outside.
 const MACHINE_LIBRARIES: &[&str] = &["bytes", "serde", "postcard", "crc32fast", "itoa", "memchr"];

@@ -11,7 +11,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use quorate_bench::ProcessStat;
 use quorate_sim::{
     Batch, Coverage, Failure, Harness, Overrides, Plan, Profile, Report, Shrunk, Summary, TraceLevel, commit,
-    node, replog, run_many, run_twice, shrink,
+    membership, node, replog, run_many, run_twice, shrink,
 };
 use serde_json::{Value, json};
 
@@ -46,9 +46,12 @@ pub(crate) struct Sim {
     /// Stop after so many failures.
     #[arg(long, default_value_t = 1)]
     pub(crate) failures_max: usize,
-    /// Append the result of many seeds to this file, as one line of JSON.
-    #[arg(long, value_name = "FILE", conflicts_with = "seed")]
+    /// Append the result of many seeds, or of an experiment, to this file, as lines of JSON.
+    #[arg(long, value_name = "FILE")]
     pub(crate) results: Option<PathBuf>,
+    /// Run an experiment of this profile instead; `list` names all. Only `membership` has some.
+    #[arg(long, value_name = "NAME", conflicts_with_all = ["twice", "shrink", "trace"])]
+    pub(crate) experiment: Option<String>,
     /// Look for a smaller case of the first failure.
     #[arg(long)]
     pub(crate) shrink: bool,
@@ -140,10 +143,12 @@ impl<H: Harness, F: Fn(&Plan) -> H + Sync> Runner for Entry<F> {
 
 /// Every profile. A new one is one more line.
 fn runners() -> Vec<Box<dyn Runner>> {
-    let (log, whole, transactions) = (replog::swarm(), node::swarm(), commit::swarm());
+    let (log, members, whole) = (replog::swarm(), membership::swarm(), node::swarm());
+    let transactions = commit::swarm();
     vec![
         entry(log.profile.clone(), move |plan| replog::Cluster::new(plan, &log.stress)),
         entry(transactions.profile.clone(), move |plan| commit::Cluster::new(plan, &transactions.stress)),
+        entry(members.profile.clone(), move |plan| membership::Cluster::new(plan, &members.stress)),
         entry(whole.profile.clone(), move |plan| node::Cluster::new(plan, &whole.stress)),
     ]
 }
@@ -170,11 +175,44 @@ pub(crate) fn run(sim: &Sim, format: Format) -> Result<ExitCode> {
         let text = format!("there is no profile `{}`; there are {}", sim.profile, names.join(", "));
         return Err(failure(exit::USAGE, text));
     };
+    if let Some(name) = &sim.experiment {
+        return experiment(sim, name);
+    }
     let overrides = sim.draws.overrides()?;
     match sim.seed {
         Some(seed) => one(sim, runner.as_ref(), &Plan::draw(runner.profile(), seed, &overrides), format),
         None => many(sim, runner.as_ref(), overrides, format),
     }
+}
+
+/// Runs an experiment; each row of results is one line of JSON.
+fn experiment(sim: &Sim, name: &str) -> Result<ExitCode> {
+    let names = membership::experiment::NAMES;
+    if name == "list" && sim.profile == "membership" {
+        print(&(names.join("\n") + "\n"))?;
+        return Ok(ExitCode::SUCCESS);
+    }
+    let (nodes, seed) = (sim.draws.nodes.unwrap_or(1_000), sim.seed.unwrap_or(1));
+    let known = names.contains(&name) && sim.profile == "membership";
+    let Some(rows) = known.then(|| membership::experiment::run(name, nodes, seed)).flatten() else {
+        let text = format!(
+            "there is no experiment `{name}` of `{}`; membership has {}",
+            sim.profile,
+            names.join(", ")
+        );
+        return Err(failure(exit::USAGE, text));
+    };
+    let seconds = processor_seconds();
+    for row in rows {
+        let commit = env!("QUORATE_COMMIT");
+        let line =
+            format!("{{{row},\"seed\":{seed},\"commit\":\"{commit}\",\"processor_seconds\":{seconds:.1}}}");
+        print(&format!("{line}\n"))?;
+        if let Some(path) = &sim.results {
+            append_line(path, &line)?;
+        }
+    }
+    Ok(ExitCode::SUCCESS)
 }
 
 fn one(sim: &Sim, runner: &dyn Runner, plan: &Plan, format: Format) -> Result<ExitCode> {
