@@ -3,7 +3,7 @@
 
 use bytes::Bytes;
 use quorate_api::Bucket;
-use quorate_buckets::{Lost, Node, Placement};
+use quorate_buckets::{Change, Lost, Node, Placement, Step};
 use quorate_kernel::{NodeId, Rng};
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU16;
@@ -62,7 +62,7 @@ pub(crate) fn rest(placement: &mut Placement) -> usize {
     settle_all(placement);
     for steps in 0..steps_max(placement) {
         let Some(step) = placement.next_step() else { return steps };
-        check_step(placement, |placement| placement.take(&step).expect("fits"));
+        check_step(placement, &step);
         settle_all(placement);
     }
     panic!("no end of steps: {placement:?}")
@@ -130,21 +130,39 @@ pub(crate) fn pairs(members: &[&Node]) -> (usize, usize) {
     )
 }
 
-/// Carries a step out and holds it to its promise: what is weightier stays, and nothing gets worse that it does not pay for.
-pub(crate) fn check_step(placement: &mut Placement, take: impl FnOnce(&mut Placement)) {
-    let before = burden(placement);
-    take(placement);
-    let after = burden(placement);
-    let leads_only = Burden { leads: 0, ..before.clone() } == Burden { leads: 0, ..after.clone() };
-    if leads_only {
-        assert!(after.leads <= before.leads, "leaderships less even: {before:?} -> {after:?}");
-    } else {
-        assert!(after < before, "a step for nothing: {before:?} -> {after:?}");
-        let zones = |burden: &Burden| burden.pairs;
-        if (after.missing, after.excess, after.drained) == (before.missing, before.excess, before.drained) {
-            assert!(zones(&after) <= zones(&before));
-        }
+/// Why a step that leads from one burden to the other should not have been proposed.
+pub(crate) fn fault(change: Change, before: &Burden, after: &Burden) -> Option<&'static str> {
+    let copies = |burden: &Burden| Burden { leads: 0, ..burden.clone() };
+    if let Change::Lead(_) = change {
+        // Where they stay as even, the way to a better step got shorter: that is judged by the bound on steps.
+        let fair = copies(after) == copies(before) && after.leads <= before.leads;
+        return (!fair).then_some("leaderships less even");
     }
+    // By rank: the first that differs decides.
+    (copies(after) >= copies(before)).then_some("nothing gained, or something weightier paid for it")
+}
+
+/// Takes a proposed step and holds it to its promise.
+pub(crate) fn check_step(placement: &mut Placement, step: &Step) {
+    let before = burden(placement);
+    placement.take(step).expect("fits");
+    let after = burden(placement);
+    assert_eq!(fault(step.change, &before, &after), None, "{step:?}: {before:?} -> {after:?}");
+}
+
+/// Buckets in which somebody moved who did not have to: a survivor that went or changed its place, or a node that came without
+/// having joined.
+pub(crate) fn moved_needlessly(
+    before: &[Vec<NodeId>],
+    after: &[Vec<NodeId>],
+    joined: &[NodeId],
+    left: &[NodeId],
+) -> usize {
+    let needless = |(was, is): &(&Vec<NodeId>, &Vec<NodeId>)| {
+        let stay: Vec<NodeId> = was.iter().copied().filter(|id| !left.contains(id)).collect();
+        !is.starts_with(&stay) || is.iter().skip(stay.len()).any(|id| !joined.contains(id))
+    };
+    before.iter().zip(after).filter(needless).count()
 }
 
 /// The fewest pairs that any `count` nodes share, by trying them all.
