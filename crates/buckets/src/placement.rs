@@ -7,7 +7,6 @@ use quorate_kernel::{NodeId, wire};
 use serde::{Deserialize, Serialize};
 
 use crate::node::{COPIES_MAX, MEMBERS_MAX, Misfit, Node, check_nodes};
-use crate::survey::Survey;
 
 /// A bucket's place.
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -86,7 +85,6 @@ impl Placement {
         let mut placement = Placement { number: 1, copies, nodes, places };
         let everybody: Vec<usize> = (0..placement.nodes.len()).collect();
         placement.fill(&everybody);
-        placement.share_leadership();
         placement.hold_all();
         // Ends: every step lowers what step.rs calls the burden.
         while let Some(step) = placement.next_step() {
@@ -198,19 +196,6 @@ impl Placement {
     fn hold_all(&mut self) {
         for place in &mut self.places {
             place.holders = sorted(place.members.clone());
-        }
-    }
-
-    /// Lets the members that lead least lead, bucket by bucket.
-    fn share_leadership(&mut self) {
-        let mut survey = Survey::of(self);
-        survey.leads.fill(0);
-        for (place, members) in self.places.iter_mut().zip(&survey.members) {
-            let least = (0..members.len()).min_by_key(|at| (survey.lead_up(members[*at]), members[*at]));
-            if let Some(at) = least {
-                place.members[..=at].rotate_right(1);
-                survey.leads[members[at]] += 1;
-            }
         }
     }
 

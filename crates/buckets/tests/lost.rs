@@ -118,6 +118,7 @@ fn the_log_knows_better() {
         "that was known, and does not say what is now"
     );
     assert_eq!(placement.settle(BUCKET, 2, &ids([1])), Ok(Some(lost(&[2, 3], &[1]))));
+    assert_eq!(placement.settle(BUCKET, 3, &ids([1])), Ok(None), "it was told already");
     assert_eq!(placement.settle(BUCKET, 1, &ids([1, 2, 3])), Ok(None), "too old to count");
     assert_eq!(placement.halted().count(), 1);
     // A log that agreed on something later is alive.

@@ -88,11 +88,12 @@ fn a_joiner_goes_where_it_is_needed() {
     assert_eq!(vacant.len(), 2);
     join(&mut placement, nodes([99]));
     assert!(placement.buckets_of(NodeId(99)).eq(vacant));
-    // Whoever comes back goes to where its data is.
+    // Whoever comes back goes to where its data is, though others come with it.
     let mut placement = founded(8, 3, nodes(1..=8));
     let held: Vec<Bucket> = placement.buckets_of(NodeId(5)).collect();
-    leave(&mut placement, ids([1, 5]));
-    join(&mut placement, nodes([5]));
+    leave(&mut placement, ids([1]));
+    leave(&mut placement, ids([5]));
+    join(&mut placement, nodes([2_000, 5, 3_000]));
     assert!(held.iter().all(|bucket| placement.members(*bucket).contains(&NodeId(5))));
 }
 
@@ -155,6 +156,32 @@ fn copies_move_when_all_have_arrived() {
     let to = placement.members(step.bucket).to_vec();
     assert_eq!(placement.settle(step.bucket, placement.since(step.bucket), &to), Ok(None));
     assert!(placement.next_step().is_some());
+    // The same for copies that are missing.
+    placement.set_copies(3).expect("few");
+    for _ in 0..3 {
+        let step = placement.next_step().expect("copies are missing");
+        assert_eq!(step.why, Why::Missing);
+        placement.take(&step).expect("fits");
+    }
+    assert!(table(&placement).iter().all(|members| members.len() == 2), "one each");
+    assert!(placement.next_step().is_none_or(|step| step.why == Why::Leadership), "all have one on its way");
+}
+
+#[test]
+fn cheap_moves_come_first() {
+    // Who gave a copy up still has most of it.
+    let mut placement = founded(1, 3, nodes(3..=5));
+    join(&mut placement, nodes(1..=2));
+    let change = Change::Drop(NodeId(5));
+    let step = Step { on: placement.number(), bucket: Bucket(0), change, why: Why::Operator };
+    placement.take(&step).expect("fits");
+    assert_eq!(placement.next_step().map(|step| step.change), Some(Change::Add(NodeId(5))));
+    // A copy that does not lead goes before one that does.
+    let mut placement = founded(4, 2, nodes(1..=2));
+    join(&mut placement, nodes(3..=3));
+    let step = placement.next_step().expect("node 3 has nothing");
+    assert_eq!(step.change, Change::Move { from: NodeId(1), to: NodeId(3) });
+    assert_eq!(placement.members(step.bucket)[0], NodeId(2));
 }
 
 #[test]

@@ -67,6 +67,10 @@ fn what_is_not_sound_does_not_decode() {
         damaged[at] = byte;
         assert!(wire::decode::<Placement>(&damaged).is_err(), "{why}");
     }
+    let mut twice = wire::encode(&founded(1, 2, nodes(1..=2)));
+    assert_eq!(twice[12..15], [2, 1, 2], "the members");
+    twice[14] = 1;
+    assert!(wire::decode::<Placement>(&twice).is_err(), "a member twice");
     for end in 0..bytes.len() {
         assert!(wire::decode::<Placement>(&bytes[..end]).is_err(), "cut at {end}");
     }
