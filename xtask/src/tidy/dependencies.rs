@@ -14,6 +14,7 @@ pub(super) const MACHINES: &[&str] = &[
     "membership",
     "values",
     "shard",
+    "buckets",
     "node",
     "resp",
 ];
