@@ -127,18 +127,27 @@ impl Transactions {
             End::Aborted(refusal) => match refusal.cause {
                 Cause::Resource => Outcome::Done(Reply::NilArray),
                 Cause::TooLarge => Outcome::Refused(Refusal::TooLarge),
-                Cause::Votes
-                | Cause::Unreached
-                | Cause::Unknown
-                | Cause::Settled
-                | Cause::Busy
-                | Cause::GaveUp => {
+                Cause::Settled => {
+                    let sequence = id.sequence;
+                    self.begin_anew(id.origin, chance);
+                    self.try_again(sequence, now);
+                    return None;
+                }
+                Cause::Votes | Cause::Unreached | Cause::Unknown | Cause::Busy | Cause::GaveUp => {
                     self.try_again(id.sequence, now);
                     return None;
                 }
             },
         };
         self.close(id.sequence).map(|open| (open.address, outcome))
+    }
+
+    /// A log has taken this node for dead, since it was silent for so long: it goes on under another name. Nothing
+    /// that was asked under the old one and not taken has happened.
+    fn begin_anew(&mut self, origin: u64, chance: u64) {
+        if origin == self.origin {
+            self.origin = chance;
+        }
     }
 
     /// Nothing of it happened, and it is tried again soon, as somebody new of the same age.
@@ -159,7 +168,6 @@ impl Transactions {
         now: Time,
     ) -> Option<Ended> {
         const REST: Duration = Duration::from_millis(25);
-        let origin = self.origin;
         let open = self.open.get_mut(&id.sequence).filter(|open| open.origin == id.origin)?;
         let outcome = match why {
             NotTaken::Busy if !open.sent_again => Outcome::Refused(Refusal::Busy),
@@ -170,10 +178,7 @@ impl Transactions {
             }
             NotTaken::Malformed => Outcome::Refused(Refusal::TooLarge),
             NotTaken::Settled if !open.sent_again => {
-                // This node was silent for so long that it was taken for dead. Nothing of this happened.
-                if open.origin == origin {
-                    self.origin = chance;
-                }
+                self.begin_anew(id.origin, chance);
                 self.try_again(id.sequence, now);
                 return None;
             }
