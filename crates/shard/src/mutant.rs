@@ -40,11 +40,17 @@ pub enum Mutant {
     SessionsForgottenByStep,
     /// A node lets go of records that one of its buckets needs no more, though another does.
     DiscardForOthers,
+    /// Strict reads do not wait for transactions that are prepared to change what they read.
+    ReadsPassTransactions,
+    /// Batches do not wait for the locks of transactions.
+    BatchesPassLocks,
+    /// What a transaction needs is looked at before everything logged earlier is applied.
+    LooksTooEarly,
 }
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Mutant; 18] = [
+    pub const ALL: [Mutant; 21] = [
         Mutant::SessionsNotInSnapshot,
         Mutant::ApplyAgain,
         Mutant::SessionRowMissing,
@@ -63,5 +69,8 @@ impl Mutant {
         Mutant::StopWhileLeading,
         Mutant::SessionsForgottenByStep,
         Mutant::DiscardForOthers,
+        Mutant::ReadsPassTransactions,
+        Mutant::BatchesPassLocks,
+        Mutant::LooksTooEarly,
     ];
 }

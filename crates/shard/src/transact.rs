@@ -19,6 +19,7 @@ use quorate_kernel::{Cx, Marks, Rng, Time, wire};
 use quorate_replog::Index;
 use quorate_store::Scan;
 
+use crate::Mutant;
 use crate::batch::{batch_header, decode_batch};
 use crate::layout::{Area, ledger_key, ledger_name, ledger_range};
 use crate::machine::{Out, Output, Shard, Timer};
@@ -47,6 +48,8 @@ pub(crate) struct Transactions {
     held: Vec<Bytes>,
     /// For a primary: when an origin asked last.
     heard: BTreeMap<u64, Time>,
+    /// For a mutant: nothing is held back.
+    passes: bool,
 }
 
 /// The volatile part of what transactions are about.
@@ -89,6 +92,7 @@ impl Transactions {
             entries: VecDeque::new(),
             held: Vec::new(),
             heard: BTreeMap::new(),
+            passes: limits.breaks(Mutant::BatchesPassLocks),
         }
     }
 
@@ -151,7 +155,7 @@ impl Transactions {
 
     /// Keeps back batches that must wait for locks, and those of the same sessions behind them.
     pub(crate) fn hold_back(&mut self, marks: &mut Marks, batches: Vec<Bytes>) -> Vec<Bytes> {
-        if self.desk.locks.count() == 0 {
+        if self.desk.locks.count() == 0 || self.passes {
             return batches;
         }
         let mut waiting = BTreeSet::new();
@@ -208,7 +212,8 @@ impl Shard {
             for effect in effects.drain(..) {
                 self.effect(effect, out);
             }
-            let applied = self.log.applied();
+            let early = self.limits.breaks(Mutant::LooksTooEarly);
+            let applied = if early { Index::MAX } else { self.log.applied() };
             let desk = &mut self.transactions.desk;
             let Some(due) = desk.unchecked.iter().position(|(index, _)| *index <= applied) else { break };
             let (_, transaction) = desk.unchecked.swap_remove(due);

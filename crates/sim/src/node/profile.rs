@@ -96,6 +96,10 @@ pub fn hunt(mutant: quorate_shard::Mutant) -> Kind {
         | Mutant::VersionsRestart
         | Mutant::ApplyByLocalClock
         | Mutant::ExpiryRowLeft => Some(Play::Keys),
+        Mutant::ReadsPassTransactions | Mutant::BatchesPassLocks | Mutant::LooksTooEarly => {
+            kind.stress.buckets = NonZeroU16::new(3);
+            Some(Play::Workload(Course::AppendTransaction))
+        }
         Mutant::VersionKept | Mutant::WatchIgnored => Some(Play::Workload(Course::Swap)),
         _ => Some(Play::Pipelines),
     };

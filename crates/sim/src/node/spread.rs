@@ -31,8 +31,8 @@ pub(super) fn is_spread(nodes: &Nodes<Node>, bucket: Bucket) -> Verdict {
     };
     for (node, machine) in nodes.live() {
         let Some(other) = machine.shard(bucket).map(Shard::log) else { continue };
-        // Who came and went before the bucket followed was never one of its members.
-        let passed_by = bucket != Bucket(0) && other.epoch().number == 0;
+        // Who came and went before the bucket followed was never one of its members, and knows of nothing else.
+        let passed_by = bucket != Bucket(0) && !other.epoch().has(node);
         let belongs = log.epoch().has(node) || other.is_retired() || passed_by;
         if !belongs {
             return Err(format!(
