@@ -21,6 +21,7 @@ pub mod model;
 mod operation;
 mod replies;
 mod spec;
+pub mod tpcc;
 pub mod transaction;
 pub mod ycsb;
 
