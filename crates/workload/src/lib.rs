@@ -26,7 +26,7 @@ pub mod transaction;
 pub mod ycsb;
 
 pub use distribution::{Chooser, Distribution};
-pub use operation::{Operation, Request, Surprise, Words};
+pub use operation::{Meaning, Operation, Request, Surprise, Words};
 pub use spec::{Kind, Spec, SpecError};
 
 use quorate_api::history::Check;

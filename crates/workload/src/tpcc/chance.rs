@@ -139,7 +139,7 @@ mod tests {
                 expected[(((left | right) + c) % (high - low + 1) + low) as usize] += 1.0 / (16.0 * 40.0);
             }
         }
-        let mut counts = vec![0_u32; 41];
+        let mut counts = [0_u32; 41];
         (0..200_000).for_each(|_| counts[non_uniform(&mut rng, a, c, low, high) as usize] += 1);
         for (number, (count, expected)) in counts.iter().zip(&expected).enumerate() {
             let found = f64::from(*count) / 200_000.0;

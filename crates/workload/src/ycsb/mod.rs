@@ -239,6 +239,12 @@ impl Ycsb {
         Ok(Ycsb { chooser, spec, rng })
     }
 
+    /// The same with another chance, for another thread: what follows from the number of records is not computed again.
+    #[must_use]
+    pub fn with(&self, rng: Rng) -> Ycsb {
+        Ycsb { rng, ..self.clone() }
+    }
+
     /// The next transaction.
     pub fn next(&mut self, frontier: &mut Frontier) -> YcsbTransaction {
         if self.spec.group == Group::None {
