@@ -74,9 +74,8 @@ pub(crate) struct Bench {
 /// Benchmarks that others have defined.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Benchmark {
-    /// The core workloads of YCSB: records with fields, reads, updates, inserts, scans.
+    // A comment for documentation here would hide that of the arguments, which is the manual.
     Ycsb(ycsb::YcsbArgs),
-    /// TPC-C: orders, payments and deliveries of a wholesale supplier, and its consistency conditions.
     Tpcc(tpcc::TpccArgs),
 }
 
