@@ -5,7 +5,7 @@ use std::net::{TcpStream, ToSocketAddrs as _};
 use std::time::Duration;
 
 use quorate_api::{Outcome, Reply};
-use quorate_workload::{Operation, Request};
+use quorate_workload::{Operation, Request, Words};
 use thiserror::Error;
 
 use crate::clock;
@@ -72,6 +72,18 @@ impl Client {
         resp::encode(&mut out, words);
         self.send(&out)?;
         self.receive()
+    }
+
+    /// Sends several commands, then waits for their answers. The answers should fit into the buffers of the
+    /// connection, or both sides wait for each other.
+    ///
+    /// # Errors
+    /// If not all answers come.
+    pub fn call_all(&mut self, commands: &[Words]) -> Result<Vec<Reply>, ClientError> {
+        let mut out = Vec::new();
+        commands.iter().for_each(|words| resp::encode(&mut out, words));
+        self.send(&out)?;
+        commands.iter().map(|_| self.receive()).collect()
     }
 
     /// Carries out a whole operation; what became of it is in the operation.

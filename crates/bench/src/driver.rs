@@ -10,7 +10,7 @@ use std::time::Duration;
 use mio::{Events, Poll, Token};
 
 use crate::clock;
-use crate::player::{End, Player, Step};
+use crate::player::{End, Player, Start, Step};
 use crate::progress::Progress;
 use crate::report::{Counts, Measured};
 use crate::resp;
@@ -190,8 +190,9 @@ impl<P: Player> Driver<P> {
                 if !self.take_budget() {
                     break;
                 }
+                let is_measured = due_ns >= self.orders.measure_from_ns;
                 let session = &mut self.sessions[index];
-                if !self.player.begin(index, now, &mut session.out) {
+                if !self.player.begin(index, Start { now_ns: now, due_ns, is_measured }, &mut session.out) {
                     self.is_exhausted = true;
                     break;
                 }
@@ -298,6 +299,11 @@ impl<P: Player> Driver<P> {
             }
         }
         self.sessions[index].close(now);
+    }
+
+    /// The player, with what it noted.
+    pub(crate) fn into_player(self) -> P {
+        self.player
     }
 
     /// Operations that were due and never sent: an open loop that could not keep its rate.

@@ -7,7 +7,7 @@ use quorate_api::{Outcome, Reply};
 use quorate_kernel::Rng;
 use quorate_workload::{Client, Operation, Request, Workload};
 
-use crate::player::{End, Player, Step};
+use crate::player::{End, Player, Start, Step};
 use crate::progress::Progress;
 use crate::resp;
 use crate::script;
@@ -80,7 +80,7 @@ impl Player for Judged {
         1
     }
 
-    fn begin(&mut self, client: usize, now_ns: u64, out: &mut Vec<u8>) -> bool {
+    fn begin(&mut self, client: usize, start: Start, out: &mut Vec<u8>) -> bool {
         let playing = &mut self.clients[client];
         let operation = self.workload.next(&mut playing.client);
         let Some(request) = operation.request().cloned() else { return false };
@@ -88,7 +88,7 @@ impl Player for Judged {
         playing.flight = Some(Flight {
             operation,
             request,
-            begun_ns: now_ns,
+            begun_ns: start.now_ns,
             expected,
             replies: Vec::new(),
             was_refused: false,

@@ -6,6 +6,7 @@
 //! - *closed loop*: a client asks again when it was answered. *Open loop*: requests come at a rate, whether or not
 //!   earlier ones were answered.
 //! - *flight*: an operation between its first request and its last answer.
+//! - *outrun*: a transaction that did not happen because a key that it watched had changed.
 //! - *gap*: a time in which no write was acknowledged to anybody.
 
 mod client;
@@ -14,21 +15,31 @@ mod driver;
 mod facts;
 mod judged;
 mod load;
+mod loading;
 mod plain;
 mod player;
 mod process;
 mod progress;
 mod report;
 pub mod resp;
+mod rounds;
 mod script;
 mod session;
+mod tally;
 mod timer;
+mod tpcc;
+mod transact;
+mod ycsb;
 
 pub use client::{Client, ClientError};
 pub use clock::now_ns;
 pub use facts::Machine;
 pub use load::{LoadError, LoadOptions, Pace, Work, fill, finish, read_back, run, setup};
+pub use loading::LoadReport;
 pub use plain::{Keys, Mix, PlainSpec};
 pub use process::ProcessStat;
 pub use progress::{Gap, Progress};
 pub use report::{Counts, Latency, Report, ServerUse};
+pub use tally::{Fates, KindReport, TransactionReport};
+pub use tpcc::{CheckReport, check_tpcc, load_tpcc, run_tpcc};
+pub use ycsb::{load_ycsb, run_ycsb};

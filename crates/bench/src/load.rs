@@ -117,6 +117,7 @@ pub fn run(
                 progress,
                 |index, clients, _| Plain::new(spec, clients, rng.next_u64(), index, threads),
             )
+            .map(|(report, _)| report)
         }
         Work::Judged { spec, first_client } => {
             let workload =
@@ -139,11 +140,12 @@ pub fn run(
                     )
                 },
             )
+            .map(|(report, _)| report)
         }
     }
 }
 
-fn describe(options: &LoadOptions, work: serde_json::Value) -> serde_json::Value {
+pub(crate) fn describe(options: &LoadOptions, work: serde_json::Value) -> serde_json::Value {
     json!({
         "work": work,
         "addresses": options.addresses,
@@ -158,7 +160,7 @@ fn threads(options: &LoadOptions) -> usize {
     options.threads.clamp(1, options.clients.max(1))
 }
 
-fn check(options: &LoadOptions) -> Result<(), LoadError> {
+pub(crate) fn check(options: &LoadOptions) -> Result<(), LoadError> {
     let refuse = |text: &str| Err(LoadError::Options(text.to_owned()));
     if options.clients == 0 {
         return refuse("there must be at least one client");
@@ -171,7 +173,7 @@ fn check(options: &LoadOptions) -> Result<(), LoadError> {
     Ok(())
 }
 
-fn resolve(addresses: &[String]) -> Result<Vec<SocketAddr>, LoadError> {
+pub(crate) fn resolve(addresses: &[String]) -> Result<Vec<SocketAddr>, LoadError> {
     let mut found = Vec::new();
     for address in addresses {
         let resolved = address.to_socket_addrs().ok().and_then(|mut all| all.next());
@@ -185,14 +187,14 @@ fn resolve(addresses: &[String]) -> Result<Vec<SocketAddr>, LoadError> {
 }
 
 /// Plays on all threads; `make` makes the player of a thread from its index, its number of clients, and how many
-/// clients come before.
-fn play<P: Player + Send>(
+/// clients come before. The players come back with what they noted.
+pub(crate) fn play<P: Player + Send>(
     options: &LoadOptions,
     addresses: &[SocketAddr],
     description: serde_json::Value,
     progress: &Arc<Progress>,
     mut make: impl FnMut(u64, usize, usize) -> P,
-) -> Result<Report, LoadError> {
+) -> Result<(Report, Vec<P>), LoadError> {
     let threads = threads(options);
     let budget = Arc::new(AtomicU64::new(options.operations.unwrap_or(u64::MAX)));
     let begun = clock::now_ns();
@@ -222,15 +224,16 @@ fn play<P: Player + Send>(
     }
     let servers_before = usage(&options.servers);
     let own_before = own_cpu();
-    let measured = play_all(drivers)?;
+    let (measured, players) = play_all(drivers)?;
     let own = own_cpu().saturating_sub(own_before);
     let took = Duration::from_nanos(clock::now_ns().min(end_ns).saturating_sub(measure_from_ns));
     let servers =
         (!options.servers.is_empty()).then(|| difference(&servers_before, &usage(&options.servers)));
-    Ok(Report::new(description, options.machine.clone(), &measured, took, progress, servers, own))
+    let report = Report::new(description, options.machine.clone(), &measured, took, progress, servers, own);
+    Ok((report, players))
 }
 
-fn play_all<P: Player + Send>(mut drivers: Vec<Driver<P>>) -> Result<Measured, LoadError> {
+fn play_all<P: Player + Send>(mut drivers: Vec<Driver<P>>) -> Result<(Measured, Vec<P>), LoadError> {
     let mut measured = Measured::default();
     let results: Vec<std::io::Result<()>> = std::thread::scope(|scope| {
         let (first, others) = drivers.split_first_mut().expect("there is at least one client");
@@ -246,7 +249,7 @@ fn play_all<P: Player + Send>(mut drivers: Vec<Driver<P>>) -> Result<Measured, L
         driver.measured.counts.not_sent += driver.not_sent();
         measured.merge(&driver.measured);
     }
-    Ok(measured)
+    Ok((measured, drivers.into_iter().map(Driver::into_player).collect()))
 }
 
 fn nanos(duration: Duration) -> u64 {

@@ -4,7 +4,7 @@ use quorate_kernel::Rng;
 use quorate_workload::{Chooser, Distribution};
 use serde::Serialize;
 
-use crate::player::{End, Player, Step};
+use crate::player::{End, Player, Start, Step};
 use crate::resp::{push_bulk, push_number};
 
 /// Digits of a key's number, so that all keys are of one length.
@@ -135,7 +135,7 @@ impl Player for Plain {
         self.spec.pipeline.max(1)
     }
 
-    fn begin(&mut self, client: usize, _now_ns: u64, out: &mut Vec<u8>) -> bool {
+    fn begin(&mut self, client: usize, _start: Start, out: &mut Vec<u8>) -> bool {
         let is_write = !self.rng.chance(self.spec.mix.read_percent, 100);
         let key = self.draw_key();
         self.write_key(key);
@@ -178,6 +178,8 @@ impl Player for Plain {
 mod tests {
     use super::*;
 
+    const START: Start = Start { now_ns: 0, due_ns: 0, is_measured: true };
+
     fn spec(read_percent: u64) -> PlainSpec {
         PlainSpec {
             mix: Mix { read_percent },
@@ -195,7 +197,7 @@ mod tests {
         let mut plain = Plain::new(&spec(0), 1, 1, 1, 2);
         let mut out = Vec::new();
         for _ in 0..3 {
-            assert!(plain.begin(0, 0, &mut out));
+            assert!(plain.begin(0, START, &mut out));
         }
         let text = String::from_utf8(out).unwrap();
         let keys: Vec<_> =
@@ -210,7 +212,7 @@ mod tests {
         let mut end = |read_percent, all_exist, reply: &[u8]| {
             let mut plain = Plain::new(&spec(read_percent), 1, 1, 0, 1);
             plain.spec.all_exist = all_exist;
-            plain.begin(0, 0, &mut out);
+            plain.begin(0, START, &mut out);
             match plain.reply(0, reply, 0, &mut Vec::new()) {
                 Step::Ended { end, .. } => end,
                 Step::More => panic!("one reply each"),

@@ -29,13 +29,24 @@ pub(crate) enum Step {
     },
 }
 
+/// When an operation begins.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub(crate) struct Start {
+    /// Now.
+    pub(crate) now_ns: u64,
+    /// When it was due: latency counts from here.
+    pub(crate) due_ns: u64,
+    /// Whether it belongs to what is measured.
+    pub(crate) is_measured: bool,
+}
+
 /// Plays the clients of one driver.
 pub(crate) trait Player {
     /// Operations a client may have under way.
     fn depth(&self) -> usize;
 
     /// Begins an operation of `client`: appends its first request. `false`: there is nothing more to do.
-    fn begin(&mut self, client: usize, now_ns: u64, out: &mut Vec<u8>) -> bool;
+    fn begin(&mut self, client: usize, start: Start, out: &mut Vec<u8>) -> bool;
 
     /// A whole reply has come for `client`.
     fn reply(&mut self, client: usize, reply: &[u8], now_ns: u64, out: &mut Vec<u8>) -> Step;

@@ -50,6 +50,11 @@ impl Counts {
     }
 }
 
+/// An empty histogram of latencies.
+pub(crate) fn histogram() -> Histogram<u64> {
+    Histogram::new_with_bounds(1, LATENCY_NS_MAX, DIGITS).expect("the bounds are constants that fit together")
+}
+
 /// What one thread measured.
 #[derive(Debug)]
 pub(crate) struct Measured {
@@ -60,10 +65,6 @@ pub(crate) struct Measured {
 
 impl Default for Measured {
     fn default() -> Self {
-        let histogram = || {
-            Histogram::new_with_bounds(1, LATENCY_NS_MAX, DIGITS)
-                .expect("the bounds are constants that fit together")
-        };
         Measured { counts: Counts::default(), reads: histogram(), writes: histogram() }
     }
 }
@@ -101,7 +102,7 @@ pub struct Latency {
 }
 
 impl Latency {
-    fn of(histogram: &Histogram<u64>) -> Option<Latency> {
+    pub(crate) fn of(histogram: &Histogram<u64>) -> Option<Latency> {
         if histogram.is_empty() {
             return None;
         }
@@ -115,6 +116,21 @@ impl Latency {
             p999_us: us(histogram.value_at_quantile(0.999)),
             max_us: us(histogram.max()),
         })
+    }
+
+    /// A line for people.
+    pub(crate) fn line(&self, name: &str) -> String {
+        let ms = |us: f64| us / 1e3;
+        format!(
+            "{name:>6}: {:.2} ms mean, {:.2} p50, {:.2} p90, {:.2} p99, {:.2} p99.9, {:.2} max ({})\n",
+            ms(self.mean_us),
+            ms(self.p50_us),
+            ms(self.p90_us),
+            ms(self.p99_us),
+            ms(self.p999_us),
+            ms(self.max_us),
+            self.count
+        )
     }
 }
 
@@ -213,26 +229,19 @@ impl Report {
             text += &format!(", {} answers that make no sense", counts.nonsense);
         }
         text.push('\n');
-        for surprise in &self.surprises {
-            text += &format!("{surprise}\n");
-        }
         for (name, latency) in [("reads", &self.reads), ("writes", &self.writes)] {
             let Some(latency) = latency else { continue };
-            let ms = |us: f64| us / 1e3;
-            text += &format!(
-                "{name:>6}: {:.2} ms mean, {:.2} p50, {:.2} p90, {:.2} p99, {:.2} p99.9, {:.2} max ({})\n",
-                ms(latency.mean_us),
-                ms(latency.p50_us),
-                ms(latency.p90_us),
-                ms(latency.p99_us),
-                ms(latency.p999_us),
-                ms(latency.max_us),
-                latency.count
-            );
+            text += &latency.line(name);
         }
+        text + &self.surroundings()
+    }
+
+    /// What was noticed beside the operations, in lines for people.
+    pub(crate) fn surroundings(&self) -> String {
+        let mut text: String = self.surprises.iter().map(|surprise| format!("{surprise}\n")).collect();
         text += &format!(
             "longest time without an acknowledged write: {} ms; {} connections broke\n",
-            self.gap_ms_max, counts.broken
+            self.gap_ms_max, self.counts.broken
         );
         if let Some(servers) = &self.servers {
             text += &format!(

@@ -11,15 +11,22 @@
 //! 3. keeps [`Operation::record`] with both times;
 //!
 //! and in the end, when faults are healed, runs [`Workload::finish`] until each of its operations is acknowledged.
+//!
+//! Benchmarks that others have defined are not judged by histories. They are made of [`transaction`]s, of which a driver
+//! needs to know no more than rounds of reads and a set of writes; what those mean is said by a [`model`].
 
 mod distribution;
 mod kinds;
+pub mod model;
 mod operation;
 mod replies;
 mod spec;
+pub mod tpcc;
+pub mod transaction;
+pub mod ycsb;
 
 pub use distribution::{Chooser, Distribution};
-pub use operation::{Operation, Request, Surprise, Words};
+pub use operation::{Meaning, Operation, Request, Surprise, Words};
 pub use spec::{Kind, Spec, SpecError};
 
 use quorate_api::history::Check;

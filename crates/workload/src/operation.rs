@@ -179,23 +179,45 @@ fn answer(outcome: Outcome) -> Result<Answer, Reply> {
         Outcome::Unknown => return Ok(Answer::Unknown),
     };
     let Reply::Error(ErrorReply(message)) = &reply else { return Ok(Answer::Reply(reply)) };
-    let first = |message: &str| message.split(' ').next().unwrap_or_default().to_owned();
-    if first(message) == first(UNKNOWN_MESSAGE) {
-        return Ok(Answer::Unknown);
+    match Meaning::of(message) {
+        Meaning::Unknown => Ok(Answer::Unknown),
+        Meaning::Refused => Ok(Answer::Fail),
+        Meaning::Nonsense => Err(reply),
     }
-    let is_refusal = message.ends_with("nothing was changed")
-        || [
-            "TRYAGAIN",
-            "BUSY",
-            "NOSPACE",
-            "OOM",
-            "LOADING",
-            "CLUSTERDOWN",
-            "EXECABORT",
-            "MOVED",
-            "ASK",
-            "READONLY",
-        ]
-        .contains(&first(message).as_str());
-    if is_refusal { Ok(Answer::Fail) } else { Err(reply) }
+}
+
+/// What an error reply says of the request.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Meaning {
+    /// Nothing happened.
+    Refused,
+    /// It may have happened.
+    Unknown,
+    /// Something is wrong with the request itself, which no correct server says of a workload's.
+    Nonsense,
+}
+
+impl Meaning {
+    /// What this error message says.
+    pub fn of(message: &str) -> Meaning {
+        let first = |message: &str| message.split(' ').next().unwrap_or_default().to_owned();
+        if first(message) == first(UNKNOWN_MESSAGE) {
+            return Meaning::Unknown;
+        }
+        let is_refusal = message.ends_with("nothing was changed")
+            || [
+                "TRYAGAIN",
+                "BUSY",
+                "NOSPACE",
+                "OOM",
+                "LOADING",
+                "CLUSTERDOWN",
+                "EXECABORT",
+                "MOVED",
+                "ASK",
+                "READONLY",
+            ]
+            .contains(&first(message).as_str());
+        if is_refusal { Meaning::Refused } else { Meaning::Nonsense }
+    }
 }

@@ -1,5 +1,9 @@
 //! `bench`: load on a cluster, measured.
 
+mod pressure;
+mod tpcc;
+mod ycsb;
+
 use std::fs::{File, OpenOptions};
 use std::io::{BufWriter, Write as _};
 use std::path::PathBuf;
@@ -8,16 +12,14 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use clap::{Args, ValueEnum};
-use indicatif::{ProgressBar, ProgressStyle};
+use clap::{Args, Subcommand, ValueEnum};
 use quorate_api::history::Record;
-use quorate_bench::{Keys, LoadOptions, Machine, Mix, Pace, PlainSpec, Progress, Report, Work};
+use quorate_bench::{Keys, Mix, PlainSpec, Progress, Report, Work};
 use quorate_workload::{Distribution, Kind, Spec};
 
-use crate::command::data::Door;
 use crate::exit::{self, WithCode as _, failure};
-use crate::local;
-use crate::output::{Format, is_watched, print, print_json};
+use crate::output::{Format, print, print_json};
+use pressure::Pressure;
 
 /// Skew of the Zipf distribution, as in YCSB.
 const ZIPF_SKEW: f64 = 0.99;
@@ -27,39 +29,25 @@ const SETUP_CLIENT: u64 = 1_000_000;
 /// Put load on a cluster and measure it.
 ///
 /// `set`, `get` and `mixed` are plain commands on strings. The other workloads are those of the simulator; with
-/// --history they write down what each client asked and was told, for `quorate check` to judge. Outcomes are done,
+/// --history they write down what each client asked and was told, for `quorate check` to judge. `ycsb` and `tpcc`
+/// have options of their own. Outcomes are done,
 /// refused (an error reply that says nothing happened) or unknown (an UNKNOWN reply, a timeout, a broken connection).
 /// Exit codes: 0 measured, 1 servers gave answers that make no sense, 69 nobody answers.
 #[derive(Debug, Args)]
+#[command(args_conflicts_with_subcommands = true, subcommand_negates_reqs = true)]
 pub(crate) struct Bench {
+    /// A benchmark that others have defined.
+    #[command(subcommand)]
+    pub(crate) benchmark: Option<Benchmark>,
     /// What the clients do.
-    #[arg(value_enum)]
-    pub(crate) workload: Workload,
-    /// Which cluster; its processes are measured if they run on this machine.
+    #[arg(value_enum, required = true)]
+    pub(crate) workload: Option<Workload>,
+    /// How the load is put on the cluster.
     #[command(flatten)]
-    pub(crate) door: Door,
-    /// Connections.
-    #[arg(long, default_value_t = 32)]
-    pub(crate) clients: usize,
-    /// Threads that play them.
-    #[arg(long, default_value_t = 1)]
-    pub(crate) threads: usize,
+    pub(crate) pressure: Pressure,
     /// Commands each client sends before it waits (plain workloads).
     #[arg(long, default_value_t = 1)]
     pub(crate) pipeline: usize,
-    /// Operations in a second, all clients together: an open loop, whose latencies count from when an operation was
-    /// due. Without it, a closed loop.
-    #[arg(long)]
-    pub(crate) rate: Option<f64>,
-    /// Seconds that are measured.
-    #[arg(long, default_value_t = 10.0)]
-    pub(crate) seconds: f64,
-    /// Seconds before that are not.
-    #[arg(long, default_value_t = 1.0)]
-    pub(crate) warmup: f64,
-    /// Stop after so many operations, even if time is left.
-    #[arg(long)]
-    pub(crate) operations: Option<u64>,
     /// How many keys.
     #[arg(long)]
     pub(crate) keys: Option<u64>,
@@ -78,24 +66,17 @@ pub(crate) struct Bench {
     /// What all keys begin with.
     #[arg(long)]
     pub(crate) prefix: Option<String>,
-    /// Milliseconds without an answer after which an outcome counts as unknown.
-    #[arg(long, default_value_t = 10_000)]
-    pub(crate) timeout_ms: u64,
-    /// What chance follows from.
-    #[arg(long, default_value_t = 1)]
-    pub(crate) seed: u64,
     /// Write the history here (judged workloads).
     #[arg(long, value_name = "FILE")]
     pub(crate) history: Option<PathBuf>,
-    /// Append the result to this file, as one line of JSON.
-    #[arg(long, value_name = "FILE")]
-    pub(crate) results: Option<PathBuf>,
-    /// Processes of the servers, if they are on this machine and not the local cluster's.
-    #[arg(long, value_name = "PID", value_delimiter = ',')]
-    pub(crate) pids: Vec<u32>,
-    /// A directory on the servers' disk, to measure its fdatasync; without it, that of the local cluster.
-    #[arg(long, value_name = "DIR")]
-    pub(crate) disk: Option<PathBuf>,
+}
+
+/// Benchmarks that others have defined.
+#[derive(Debug, Subcommand)]
+pub(crate) enum Benchmark {
+    // A comment for documentation here would hide that of the arguments, which is the manual.
+    Ycsb(ycsb::YcsbArgs),
+    Tpcc(tpcc::TpccArgs),
 }
 
 /// What clients do.
@@ -158,8 +139,13 @@ impl Workload {
 
 /// Puts load on a cluster.
 pub(crate) fn run(bench: &Bench, format: Format) -> Result<ExitCode> {
+    match &bench.benchmark {
+        Some(Benchmark::Ycsb(args)) => return ycsb::run(args, format),
+        Some(Benchmark::Tpcc(args)) => return tpcc::run(args, format),
+        None => {}
+    }
     let work = work(bench)?;
-    let options = options(bench)?;
+    let options = bench.pressure.options()?;
     let progress = Arc::new(Progress::default());
     let records = history_writer(bench)?;
     let setup_wait = Duration::from_secs(30);
@@ -174,7 +160,7 @@ pub(crate) fn run(bench: &Bench, format: Format) -> Result<ExitCode> {
             done.into_iter().for_each(|record| records.write(record));
         }
     }
-    let bar = watch(bench, &progress);
+    let bar = pressure::watch(&options, &progress);
     let sink = records.clone();
     let measured = quorate_bench::run(&options, &work, &progress, move |record| sink.write(record));
     bar.finish_and_clear();
@@ -195,9 +181,7 @@ pub(crate) fn run(bench: &Bench, format: Format) -> Result<ExitCode> {
 }
 
 fn tell(bench: &Bench, work: &Work, report: &Report, format: Format) -> Result<()> {
-    if let Some(path) = &bench.results {
-        append_line(path, &serde_json::to_string(report)?)?;
-    }
+    bench.pressure.keep(report)?;
     match format {
         Format::Json => print_json(report),
         Format::Text => {
@@ -225,10 +209,10 @@ fn work(bench: &Bench) -> Result<Work> {
         Choice::Uniform | Choice::InOrder => Distribution::Uniform,
         Choice::Zipf => Distribution::Zipf { skew: ZIPF_SKEW },
     };
-    let Some(kind) = bench.workload.kind() else {
+    let Some(kind) = bench.workload.and_then(Workload::kind) else {
         let read_percent = match bench.workload {
-            Workload::Set => 0,
-            Workload::Get => 100,
+            Some(Workload::Set) => 0,
+            Some(Workload::Get) => 100,
             _ => bench.reads,
         };
         return Ok(Work::Plain(PlainSpec {
@@ -256,36 +240,6 @@ fn work(bench: &Bench) -> Result<Work> {
     Ok(Work::Judged { spec, first_client: 0 })
 }
 
-fn options(bench: &Bench) -> Result<LoadOptions> {
-    let seconds = |value: f64| {
-        Duration::try_from_secs_f64(value)
-            .ok()
-            .context("seconds must be a number that is not negative")
-            .code(exit::USAGE)
-    };
-    let local = if bench.door.at.is_empty() { local::read(&bench.door.local.data)? } else { None };
-    let mut servers = bench.pids.clone();
-    if let Some(manifest) = &local {
-        servers.extend(manifest.nodes.iter().filter_map(|node| Some(node.process.as_ref()?.pid)));
-    }
-    let disk = bench.disk.clone().or_else(|| local.as_ref().map(|_| bench.door.local.data.clone()));
-    let machine =
-        Machine::look(env!("QUORATE_COMMIT"), disk.as_deref()).context("cannot measure the disk")?;
-    Ok(LoadOptions {
-        addresses: bench.door.addresses()?,
-        clients: bench.clients,
-        threads: bench.threads,
-        pace: bench.rate.map_or(Pace::Closed, Pace::Open),
-        warmup: seconds(bench.warmup)?,
-        duration: Some(seconds(bench.seconds)?),
-        operations: bench.operations,
-        timeout: Duration::from_millis(bench.timeout_ms),
-        seed: bench.seed,
-        servers,
-        machine,
-    })
-}
-
 /// Writes records as they come; the first failure is told at the end.
 #[derive(Clone)]
 struct Records(Option<Arc<Mutex<Writer>>>);
@@ -298,7 +252,7 @@ struct Writer {
 
 fn history_writer(bench: &Bench) -> Result<Records> {
     let Some(path) = &bench.history else { return Ok(Records(None)) };
-    if bench.workload.kind().is_none() {
+    if bench.workload.and_then(Workload::kind).is_none() {
         return Err(failure(exit::USAGE, "set, get and mixed have no history: choose `register` for that"));
     }
     let file = File::create(path).with_context(|| format!("cannot create {}", path.display()))?;
@@ -324,33 +278,4 @@ impl Records {
         let result = writer.error.take().map_or(flushed, Err);
         result.with_context(|| format!("the history in {} is not whole", writer.path.display()))
     }
-}
-
-/// A line about what goes on, on a terminal only.
-fn watch(bench: &Bench, progress: &Arc<Progress>) -> ProgressBar {
-    if !is_watched() {
-        return ProgressBar::hidden();
-    }
-    let total = ((bench.seconds + bench.warmup) * 10.0) as u64;
-    let bar = ProgressBar::new(total);
-    if let Ok(style) = ProgressStyle::with_template("{bar:40} {msg}") {
-        bar.set_style(style);
-    }
-    let (shown, progress) = (bar.clone(), Arc::clone(progress));
-    // Ends with the bar.
-    std::thread::spawn(move || {
-        while !shown.is_finished() {
-            let elapsed = progress.elapsed().as_secs_f64();
-            shown.set_position((elapsed * 10.0) as u64);
-            shown.set_message(format!(
-                "{:.0} s, {} done, {:.0} in a second, {} failed",
-                elapsed,
-                progress.done(),
-                progress.done() as f64 / elapsed.max(0.1),
-                progress.failed()
-            ));
-            std::thread::sleep(Duration::from_millis(100));
-        }
-    });
-    bar
 }
