@@ -158,6 +158,13 @@ impl Node {
             }
             // Who finds no room asks again.
             Some(_) => {}
+            None if self.log().is_retired() => {
+                // Somebody was told to ask here who does not know that this node has left.
+                for other in &epoch.members {
+                    // A question; nothing about this node's disk is told.
+                    out.send_early(other.id, Message::Join(member.clone()));
+                }
+            }
             None => {}
         }
     }
@@ -223,6 +230,10 @@ impl Node {
         let mut peers: Vec<Member> =
             logs.flat_map(|log| log.peers()).map(|peer| from_log_member(&peer)).collect();
         let me = self.config.me.id;
+        if self.log().is_retired() {
+            // It may still be asked by those who want to join.
+            peers.extend(self.log().epoch().members.iter().map(from_log_member));
+        }
         if !self.log().is_member() {
             peers.extend(self.contacts.values().filter(|contact| contact.id != me).cloned());
         }

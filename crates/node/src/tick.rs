@@ -62,7 +62,8 @@ impl Node {
         let idle = self.awaited() == 0 && (alone || !self.leads_any());
         if idle || self.config.limits.breaks(Mutant::StopWhileLeading) {
             self.stopped = true;
-            out.output(Output::ReadyToStop);
+            // Tells nothing about the disk; and by the time that is done, another bucket may have made this node lead.
+            out.output_early(Output::ReadyToStop);
         } else if self.leads_any() {
             self.step_all(cx, &shard::Input::Transfer(None), out);
         }

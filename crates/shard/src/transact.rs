@@ -327,12 +327,15 @@ impl Shard {
         self.commit(cx, out, |commit, turn| commit.request(turn, transaction, Default::default()));
     }
 
-    /// An origin lives. Those that have been silent for long are settled if there are too many.
+    /// An origin lives. Those that have been silent for long are settled if they, or what is remembered of them, are too
+    /// many.
     fn hear(&mut self, cx: &mut Cx<'_>, origin: u64, out: &mut Out) {
         self.transactions.heard.insert(origin, cx.now);
-        let most = self.limits.commit.origins_max;
+        let limits = &self.limits.commit;
         let (ledger, heard) = (self.transactions.commit.ledger(), &mut self.transactions.heard);
-        if ledger.origins() + ledger.origins() / 4 >= most {
+        let is_crowded =
+            ledger.origins() * 4 >= limits.origins_max * 3 || ledger.count() * 4 >= limits.records_max * 3;
+        if is_crowded {
             // Lives of nodes that are over: nobody says so, they are just silent.
             let idle = self.limits.origin_idle;
             for origin in ledger.horizons() {

@@ -111,7 +111,7 @@ pub fn hunt(mutant: quorate_shard::Mutant) -> Kind {
         }
         // A node must come back before the answers to what it asked have.
         Mutant::NamesRepeat => {
-            kind.stress.aimed = 200;
+            kind.stress.aimed = 500;
             kind.stress.buckets = Some(NonZeroU16::MIN);
         }
         // Many entries must wait to be applied while a read is allowed.
