@@ -96,6 +96,11 @@ impl Placement {
         Ok(self.lost_at(index).filter(|_| !was_halted))
     }
 
+    /// What the log of a bucket was when it was reported last: its mark, and its members by id.
+    pub fn reported(&self, bucket: Bucket) -> (u64, &[NodeId]) {
+        self.places.get(usize::from(bucket.0)).map_or((0, &[]), |place| (place.mark, &place.holders))
+    }
+
     /// The buckets without a majority.
     pub fn halted(&self) -> impl Iterator<Item = Lost> + '_ {
         (0..self.places.len()).filter_map(|index| self.lost_at(index))

@@ -47,7 +47,7 @@ impl Host {
         launch(config, options, doors, parts, |identity| {
             let me = Member { id: identity.id, endpoints: identity.endpoints.clone() };
             let (cluster, buckets) = (identity.cluster, NonZeroU16::MIN);
-            Node::new(NodeConfig { me, cluster, bootstrap, buckets, log, limits })
+            Node::new(NodeConfig { me, cluster, bootstrap, buckets, placing: None, log, limits })
         })
     }
 }

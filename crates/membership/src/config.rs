@@ -118,7 +118,7 @@ impl Config {
             joiners_max: 2_048,
             steps_max: 64,
             proposals_max: 32,
-            meta_bytes_max: 256,
+            meta_bytes_max: 1_024,
             state_bytes_max: 1 << 20,
             cuts_bytes_max: 256 << 10,
             reports_max: 1_024,

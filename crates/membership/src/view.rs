@@ -15,10 +15,12 @@ use crate::hash::Digest;
 pub struct Meta {
     /// Where other nodes reach it. Two members never have the same, unless it is empty.
     pub peer: Bytes,
-    /// Where clients reach it.
-    pub client: Bytes,
-    /// What it shares its fate with: a rack, a site. Whoever places data spreads it over zones.
+    /// What else the parents tell each other: other addresses, say. Opaque here.
+    pub info: Bytes,
+    /// What it shares large failures with: a site. Whoever places data spreads it over zones.
     pub zone: Bytes,
+    /// What it shares small failures with, within its zone: a rack.
+    pub rack: Bytes,
     /// How much it can carry, in proportion to the others.
     pub capacity: u32,
 }
@@ -27,7 +29,7 @@ impl Meta {
     /// Bytes it occupies, roughly.
     pub fn size_bytes(&self) -> usize {
         const BASE: usize = 8;
-        BASE + self.peer.len() + self.client.len() + self.zone.len()
+        BASE + self.peer.len() + self.info.len() + self.zone.len() + self.rack.len()
     }
 }
 

@@ -45,7 +45,7 @@ pub(crate) fn from_log_member(member: &replog::Member) -> Member {
 
 impl Node {
     pub(crate) fn admin(&mut self, cx: &mut Cx<'_>, ticket: Ticket, request: AdminRequest, out: &mut Out) {
-        let Some(leader) = self.log().believed_leader() else {
+        let Some(leader) = self.believed_leader(Bucket(0)) else {
             return Node::admin_refused(
                 ticket,
                 "no leader is known: try again when the cluster has one",
@@ -82,6 +82,11 @@ impl Node {
             return self.admin_ended(asker, AdminOutcome::Refused(why.into()), out);
         }
         match request {
+            AdminRequest::ChangeMembers { .. } if self.roster.is_some() => {
+                let why = "the nodes of this cluster agree by themselves who is there: start a node with --join to add it, \
+                           stop it to remove it";
+                self.admin_ended(asker, AdminOutcome::Refused(why.into()), out);
+            }
             AdminRequest::ChangeMembers { add, remove } => {
                 let ticket = self.next_ticket();
                 self.changes.insert(ticket, asker);
@@ -139,11 +144,15 @@ impl Node {
         }
         self.contacts.insert(from, member);
         self.tell_peers(out);
+        self.acquaint(from, out);
     }
 
     /// A node wants to be a member: the leader remembers it, others hand it on.
     pub(crate) fn on_join(&mut self, cx: &mut Cx<'_>, member: Member, out: &mut Out) {
         const JOINERS_MAX: usize = 256;
+        if self.roster.is_some() {
+            return cx.marks.hit("node.join.elsewhere");
+        }
         let epoch = self.log().epoch();
         // Who was just removed may have asked before that.
         if epoch.members.contains(&to_log_member(&member)) || epoch.had(member.id) {
@@ -179,6 +188,10 @@ impl Node {
                 // Says that nothing is known.
                 out.output_early(Output::Admin(ticket, AdminOutcome::Unknown(why)));
             }
+        }
+        if self.roster.is_some() {
+            self.look_after_roster(cx, out);
+            return self.look_after_buckets(cx, out);
         }
         self.ask_to_join(cx, out);
         let idle = self.changes.values().all(|asker| matches!(asker, Asker::Follower(_)))
@@ -230,13 +243,17 @@ impl Node {
         let mut peers: Vec<Member> =
             logs.flat_map(|log| log.peers()).map(|peer| from_log_member(&peer)).collect();
         let me = self.config.me.id;
-        if self.log().is_retired() {
+        let known = self.roster.as_ref().map(|roster| roster.peers());
+        let is_member = known.is_none() && self.log().is_member();
+        if self.is_out() {
             // It may still be asked by those who want to join.
             peers.extend(self.log().epoch().members.iter().map(from_log_member));
         }
-        if !self.log().is_member() {
-            peers.extend(self.contacts.values().filter(|contact| contact.id != me).cloned());
+        peers.extend(known.into_iter().flatten());
+        if !is_member {
+            peers.extend(self.contacts.values().cloned());
         }
+        peers.retain(|peer| peer.id != me);
         peers.sort();
         peers.dedup_by_key(|member| member.id);
         if peers != self.peers_told {

@@ -1,7 +1,7 @@
 //! The buckets that this node leads: who their members are, and who should lead.
 //!
-//! The members of bucket 0 are those of the cluster, and every bucket follows them. Bucket by bucket another member should
-//! lead, so that the load is spread.
+//! They follow the charter (`placing.rs`). Without one the members of bucket 0 are those of the cluster, and every bucket
+//! follows them; bucket by bucket another member should lead, so that the load is spread.
 
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -20,17 +20,22 @@ impl Node {
     /// Looks after the buckets that this node leads.
     pub(crate) fn look_after_buckets(&mut self, cx: &mut Cx<'_>, out: &mut Out) {
         self.look_after_records(cx, out);
-        let balance = self.config.buckets.get() > 1 && cx.now >= self.balance_at;
+        let several = self.config.buckets.get() > 1 || self.roster.is_some();
+        let balance = several && cx.now >= self.balance_at;
         if balance {
             self.balance_at = cx.now + BALANCE_EVERY;
         }
         for bucket in self.every_bucket() {
-            if let Some((add, remove)) = self.members_due(bucket) {
+            if self.roster.is_some() {
+                self.follow_charter(cx, bucket, out);
+            } else if let Some((add, remove)) = self.members_due(bucket) {
                 let ticket = self.next_ticket();
                 self.changes.insert(ticket, Asker::Follower(bucket));
                 cx.marks.hit("node.bucket.follows");
                 self.change(cx, bucket, (ticket, add, remove), out);
-            } else if let Some(to) = self.leader_due(bucket).filter(|_| balance) {
+                continue;
+            }
+            if let Some(to) = self.leader_due(bucket).filter(|_| balance) {
                 cx.marks.hit("node.bucket.balanced");
                 self.step_shard(cx, bucket, Event::Input(shard::Input::Transfer(Some(to))), out);
             }
@@ -73,7 +78,10 @@ impl Node {
         let members = &log.epoch().members;
         let mut ids: Vec<NodeId> = members.iter().map(|member| member.id).collect();
         ids.sort_unstable();
-        let due = *ids.get(usize::from(bucket.0) % ids.len().max(1))?;
+        let due = match self.roster {
+            Some(_) => self.leader_by_charter(bucket)?,
+            None => *ids.get(usize::from(bucket.0) % ids.len().max(1))?,
+        };
         let prompt = log.progress().iter().any(|(id, matched)| *id == due && *matched >= log.chosen());
         (due != self.config.me.id && log.leads() && log.is_ready() && prompt && self.connected.contains(&due))
             .then_some(due)

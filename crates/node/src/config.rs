@@ -1,6 +1,7 @@
 //! What can be chosen about a node.
 
 use alloc::vec::Vec;
+use bytes::Bytes;
 use core::num::NonZeroU16;
 use core::time::Duration;
 use quorate_kernel::ClusterId;
@@ -21,10 +22,49 @@ pub struct NodeConfig {
     /// Into how many buckets the slots are cut, each with a log of its own; the same on all nodes, for as long as the
     /// cluster lives. More buckets spread the load over more leaders; each costs heartbeats and smaller batches.
     pub buckets: NonZeroU16,
+    /// How buckets are placed on nodes that come and go; `None`: all members hold all of them, and only an operator or
+    /// a node that joins changes the members. The same on all nodes, for as long as the cluster lives.
+    pub placing: Option<Placing>,
     /// The logs.
     pub log: replog::Config,
     /// Queues and deadlines.
     pub limits: Limits,
+}
+
+/// How buckets are placed on nodes that come and go: the nodes agree who of them is there, and each bucket has so many
+/// copies on them.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Placing {
+    /// Copies of each bucket; the same on all founders. One of three may be lost without harm, two of five.
+    pub copies: u8,
+    /// What this node shares large failures with: a site.
+    pub zone: Bytes,
+    /// What it shares small failures with, within its zone.
+    pub rack: Bytes,
+    /// How much it should hold, in proportion to the others.
+    pub capacity: u32,
+    /// How long a copy whose node has left may be missing before another node gets one. Short: a restart moves data; long:
+    /// the bucket can afford fewer further failures meanwhile.
+    pub repair_after: Duration,
+    /// The agreement about who is there.
+    pub membership: quorate_membership::Config,
+}
+
+impl Placing {
+    /// For servers.
+    pub fn production(copies: u8) -> Self {
+        Placing {
+            copies,
+            zone: Bytes::new(),
+            rack: Bytes::new(),
+            capacity: 1,
+            repair_after: Duration::from_secs(10),
+            membership: quorate_membership::Config {
+                needs_state: false,
+                ..quorate_membership::Config::production()
+            },
+        }
+    }
 }
 
 /// Bounds of a node's queues, and how long requests wait.

@@ -116,6 +116,7 @@ impl Node {
             replica.took = takes;
         }
         for bucket in takers.drain(..) {
+            self.announce(bucket, out);
             self.lane(bucket).origin.resume();
             self.dispatch(cx, bucket, out);
         }

@@ -21,22 +21,26 @@ mod lane;
 mod machine;
 mod message;
 mod origin;
+mod placing;
 mod plan;
 mod reads;
 mod record;
 mod replica;
 mod requests;
+mod roster;
 mod route;
 mod status;
 mod tick;
 mod transact;
 mod transactions;
 
-pub use config::{Limits, NodeConfig};
+pub use config::{Limits, NodeConfig, Placing};
 pub use interface::{
     AdminOutcome, AdminRequest, ClientRequest, ConnectionId, Endpoints, Input, Member, Output, Status, Ticket,
 };
 pub use machine::{Node, Out, Timer};
 pub use message::Message;
 pub use quorate_replog::Config as LogConfig;
+pub use quorate_buckets::Placement;
+pub use quorate_membership::Config as MembershipConfig;
 pub use record::Record;

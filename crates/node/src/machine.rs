@@ -16,6 +16,7 @@ use crate::lane::Lane;
 use crate::message::Message;
 use crate::record::Record;
 use crate::replica::Replica;
+use crate::roster::Roster;
 use crate::transactions::Transactions;
 
 /// How often the node looks after requests that wait.
@@ -26,6 +27,8 @@ pub(crate) const TICK: Duration = Duration::from_millis(25);
 pub enum Timer {
     /// One of its copy of a bucket's.
     Shard(Bucket, shard::Timer),
+    /// One of the membership's.
+    Membership(quorate_membership::Timer),
     /// Look after requests that wait.
     Tick,
 }
@@ -37,10 +40,13 @@ pub type Out = quorate_kernel::Out<Message, Timer, Record, Output>;
 #[derive(Debug)]
 pub struct Node {
     pub(crate) config: NodeConfig,
-    /// The copies of buckets that this node holds. Bucket 0's log says who the members of the cluster are.
+    /// The copies of buckets that this node holds or held. Without a roster, bucket 0's log says who the members of the
+    /// cluster are.
     pub(crate) replicas: BTreeMap<Bucket, Replica>,
     /// One for each bucket, in their order.
     pub(crate) lanes: Vec<Lane>,
+    /// If buckets are placed on nodes that come and go: what is known of these.
+    pub(crate) roster: Option<Box<Roster>>,
     pub(crate) transactions: Transactions,
     pub(crate) gates: Gates,
     /// By origin, who asks this node to coordinate its transactions.
@@ -75,16 +81,13 @@ pub struct Node {
 impl Node {
     /// A node that has not started.
     pub fn new(config: NodeConfig) -> Self {
-        let bootstrap: Vec<_> = config.bootstrap.iter().map(crate::admin::to_log_member).collect();
+        let roster = config.placing.as_ref().map(|placing| Box::new(Roster::new(&config, placing)));
         let buckets = (0..config.buckets.get()).map(Bucket);
-        let replica = |bucket: Bucket| {
-            let settings = replog::Config { log: bucket.0, ..config.log.clone() };
-            let log = Replog::new(config.me.id, settings, bootstrap.clone());
-            (bucket, Replica::new(Shard::new(log, config.limits.shard.clone())))
-        };
-        Node {
-            replicas: buckets.clone().map(replica).collect(),
-            lanes: buckets.map(|_| Lane::new(config.me.id)).collect(),
+        let lanes = buckets.clone().map(|_| Lane::new(config.me.id)).collect();
+        let mut node = Node {
+            replicas: BTreeMap::new(),
+            lanes,
+            roster,
             config,
             transactions: Transactions::default(),
             gates: Gates::default(),
@@ -105,7 +108,38 @@ impl Node {
             changes: BTreeMap::new(),
             handed_on: BTreeMap::new(),
             peers_told: Vec::new(),
+        };
+        node.found_replicas(buckets);
+        node
+    }
+
+    /// Begins the copies that this node has as a founder; they count only if nothing survives of an earlier life.
+    fn found_replicas(&mut self, buckets: impl Iterator<Item = Bucket>) {
+        for bucket in buckets {
+            let holds = |member: &&Member| match (&self.roster, self.placement()) {
+                (Some(_), Some(placement)) => placement.members(bucket).contains(&member.id),
+                (Some(_), None) => false,
+                (None, _) => true,
+            };
+            let founders = self.config.bootstrap.iter().filter(holds);
+            let founders: Vec<_> = founders.map(crate::admin::to_log_member).collect();
+            // A copy of bucket 0, though it may stay empty, says what there is to say of the log.
+            if founders.iter().any(|founder| founder.id == self.config.me.id) {
+                self.make_replica(bucket, founders);
+            } else if self.roster.is_none() || bucket == Bucket(0) {
+                self.make_replica(bucket, Vec::new());
+            }
         }
+    }
+
+    /// Begins a copy of a bucket, if there is none.
+    fn make_replica(&mut self, bucket: Bucket, founders: Vec<replog::Member>) {
+        let config = &self.config;
+        self.replicas.entry(bucket).or_insert_with(|| {
+            let settings = replog::Config { log: bucket.0, ..config.log.clone() };
+            let log = Replog::new(config.me.id, settings, founders);
+            Replica::new(Shard::new(log, config.limits.shard.clone()))
+        });
     }
 
     /// This node's copy of a bucket, to look at.
@@ -118,7 +152,7 @@ impl Node {
         self.replicas.keys().copied()
     }
 
-    /// The log that says who the members are.
+    /// The log of bucket 0, which without a roster says who the members are.
     pub(crate) fn log(&self) -> &Replog {
         let Some(replica) = self.replicas.get(&Bucket(0)) else {
             panic!("every node has a copy of bucket 0")
@@ -136,7 +170,21 @@ impl Node {
 
     /// Who leads a bucket, as far as this node knows.
     pub(crate) fn believed_leader(&self, bucket: Bucket) -> Option<NodeId> {
-        self.replicas.get(&bucket)?.log().believed_leader()
+        let log = self.replicas.get(&bucket).map(Replica::log);
+        let Some(roster) = &self.roster else { return log?.believed_leader() };
+        let hint = roster.hint(bucket);
+        match log.filter(|log| log.is_member()) {
+            Some(log) if hint.is_none_or(|(ballot, _)| ballot.epoch <= log.epoch().number) => {
+                log.believed_leader()
+            }
+            // This node has no part in it, or does not know yet that it has none any more.
+            Some(_) | None => hint.map(|(_, leader)| leader),
+        }
+    }
+
+    /// Whether this node was a member of the cluster and is none for good.
+    pub(crate) fn is_out(&self) -> bool {
+        self.roster.is_none() && self.log().is_retired()
     }
 
     /// Whether this node's copy of the bucket would take a batch now.
@@ -181,6 +229,9 @@ impl Node {
                 self.connected.insert(peer);
                 // Says only who and where this node is.
                 out.send_early(peer, Message::Contact(self.config.me.clone()));
+                for bucket in self.every_bucket() {
+                    self.announce_to(bucket, peer, out);
+                }
                 self.step_all(cx, &shard::Input::PeerConnected(peer), out);
             }
             Input::PeerLost(peer) => {
@@ -215,7 +266,12 @@ impl Node {
             return cx.marks.hit("node.message.no_such_bucket");
         }
         match msg {
-            Message::Log(msg) => self.receive_log(cx, bucket, from, msg, out),
+            Message::Log(msg) => {
+                if self.roster.is_some() {
+                    self.open_replica(cx, bucket, out);
+                }
+                self.receive_log(cx, bucket, from, msg, out);
+            }
             Message::Submit(batch) => {
                 if self.disk_full {
                     // A warning; harmless if forgotten.
@@ -248,6 +304,12 @@ impl Node {
             Message::ReadRefused { id } => self.lane(bucket).reads.refused(id),
             Message::Full => self.lane(bucket).leader_full_until = cx.now + TICK * 10,
             Message::Contact(member) => self.on_contact(from, member, out),
+            Message::Membership(msg) => self.step_membership(cx, Event::Message { from, msg: *msg }, out),
+            Message::Acquaint(members) => self.on_acquaint(members, out),
+            Message::Leads { ballot } => self.on_leads(cx, bucket, from, ballot, out),
+            Message::Charter(content) => self.on_charter(cx, &content),
+            Message::CharterWanted { number } => self.on_charter_wanted(from, number, out),
+            Message::Report { mark, members } => self.on_report(bucket, mark, members),
             Message::Join(member) => self.on_join(cx, member, out),
             Message::Admin { id, request } => self.on_admin(cx, from, id, request, out),
             Message::AdminEnded { id, outcome } => self.on_admin_ended(from, id, outcome, out),
@@ -258,6 +320,15 @@ impl Node {
             Message::Told(message) => {
                 self.step_shard(cx, bucket, Event::Input(shard::Input::Told(message)), out);
             }
+        }
+    }
+
+    /// Begins a copy of a bucket because its leader says that there should be one.
+    fn open_replica(&mut self, cx: &mut Cx<'_>, bucket: Bucket, out: &mut Out) {
+        if !self.replicas.contains_key(&bucket) {
+            cx.marks.hit("node.bucket.opened");
+            self.make_replica(bucket, Vec::new());
+            self.step_shard(cx, bucket, Event::Start, out);
         }
     }
 
@@ -312,7 +383,7 @@ impl Node {
             |timer| Timer::Shard(bucket, timer),
             |record| {
                 bytes += record.size_bytes() as u64;
-                Record { bucket, record }
+                Record::Log { bucket, record }
             },
             |what| match what {
                 Told::Output(output) => told.push(output),
@@ -333,9 +404,11 @@ impl Node {
         }
     }
 
-    /// A bucket needs nothing before `position`: lets go of what no bucket needs any more.
-    fn discard(&mut self, position: Position, out: &mut Out) {
-        let mut needed = self.replicas.values().filter_map(|replica| replica.needs).min();
+    /// A bucket, or the membership, needs nothing before `position`: lets go of what nobody needs any more.
+    pub(crate) fn discard(&mut self, position: Position, out: &mut Out) {
+        let of_roster = self.roster.as_ref().and_then(|roster| roster.needs);
+        let needs = self.replicas.values().filter_map(|replica| replica.needs);
+        let mut needed = needs.chain(of_roster).min();
         if self.config.limits.breaks(Mutant::DiscardForOthers) {
             needed = Some(position);
         }
@@ -377,6 +450,7 @@ impl Node {
             shard::Output::Role => self.on_role(cx, bucket, out),
             shard::Output::Peers => self.tell_peers(out),
             shard::Output::ChangeEnded { ticket, end } => self.on_change_ended(ticket, end, out),
+            shard::Output::Noted => self.on_noted(cx, bucket, out),
             shard::Output::Retired => cx.marks.hit("node.retired"),
             shard::Output::Tell { to, message } => self.tell(cx, to, message, out),
             shard::Output::Transacted { id, outcome } => self.transacted(cx, id, outcome, out),
@@ -388,7 +462,7 @@ impl Node {
         }
     }
 
-    fn on_role(&mut self, cx: &mut Cx<'_>, bucket: Bucket, out: &mut Out) {
+    pub(crate) fn on_role(&mut self, cx: &mut Cx<'_>, bucket: Bucket, out: &mut Out) {
         if self.believed_leader(bucket).is_some() {
             self.lane(bucket).leader_changed(cx.now);
             self.transactions.ask_again(bucket);
@@ -409,12 +483,21 @@ impl Machine for Node {
     type Input = Input;
     type Output = Output;
 
-    fn restore(&mut self, cx: &mut Cx<'_>, position: Position, Record { bucket, record }: Record) {
-        let Some(replica) = self.replicas.get_mut(&bucket) else {
-            panic!("a record of bucket {}, of which there are {}", bucket.0, self.config.buckets)
-        };
-        replica.needs.get_or_insert(position);
-        replica.shard.restore(cx, position, record);
+    fn restore(&mut self, cx: &mut Cx<'_>, position: Position, record: Record) {
+        match record {
+            Record::Log { bucket, record } => {
+                assert!(bucket.0 < self.config.buckets.get(), "a record of bucket {}", bucket.0);
+                self.make_replica(bucket, Vec::new());
+                let Some(replica) = self.replicas.get_mut(&bucket) else { return };
+                replica.needs.get_or_insert(position);
+                replica.shard.restore(cx, position, record);
+            }
+            Record::Membership(record) => {
+                let Some(roster) = &mut self.roster else { panic!("a record of a membership, without one") };
+                roster.needs.get_or_insert(position);
+                roster.membership.restore(cx, position, record);
+            }
+        }
     }
 
     fn step(&mut self, cx: &mut Cx<'_>, event: Event<Message, Timer, Input>, out: &mut Out) {
@@ -434,7 +517,15 @@ impl Machine for Node {
                     self.tickets = tickets;
                 }
                 for bucket in self.every_bucket() {
-                    self.step_shard(cx, bucket, Event::Start, out);
+                    if self.roster.is_some() && Replog::survives(cx.store, bucket.0) {
+                        self.make_replica(bucket, Vec::new());
+                    }
+                    if self.replicas.contains_key(&bucket) {
+                        self.step_shard(cx, bucket, Event::Start, out);
+                    }
+                }
+                if self.roster.is_some() {
+                    self.step_membership(cx, Event::Start, out);
                 }
                 out.arm(Timer::Tick, TICK);
             }
@@ -443,6 +534,7 @@ impl Machine for Node {
                 self.step_shard(cx, bucket, Event::Timer(timer), out);
                 self.dispatch(cx, bucket, out);
             }
+            Event::Timer(Timer::Membership(timer)) => self.step_membership(cx, Event::Timer(timer), out),
             Event::Timer(Timer::Tick) => self.tick(cx, out),
             Event::Input(input) => self.input(cx, input, out),
         }

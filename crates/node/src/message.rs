@@ -4,6 +4,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use bytes::Bytes;
 use quorate_api::{Bucket, Reply, Request, SessionId};
+use quorate_kernel::NodeId;
 use quorate_commit::{NotTaken, Outcome, Transaction, TransactionId};
 use quorate_replog as replog;
 use serde::{Deserialize, Serialize};
@@ -115,6 +116,29 @@ pub enum Message {
     },
     /// From the leader of one bucket to that of another, concerning a transaction of both.
     Told(Box<quorate_commit::Message>),
+    /// Between two nodes, about who is there.
+    Membership(Box<quorate_membership::Message>),
+    /// To a node that wants in: who the members are, so that it can reach them.
+    Acquaint(Vec<Member>),
+    /// From the leader of a bucket to all members, when it begins to take requests and now and then.
+    Leads {
+        /// The ballot it leads.
+        ballot: replog::Ballot,
+    },
+    /// To whoever may not know it: an encoded charter of the cluster, see `placing.rs`.
+    Charter(Bytes),
+    /// To any member: is there a newer one than this?
+    CharterWanted {
+        /// Number of the placement that the sender knows.
+        number: u64,
+    },
+    /// To the leader of bucket 0: so is the log of a bucket.
+    Report {
+        /// The placement that it was brought in line with.
+        mark: u64,
+        /// Its members.
+        members: Vec<NodeId>,
+    },
 }
 
 impl Message {

@@ -1,7 +1,7 @@
 //! This node's copy of a bucket, and whom it owes answers.
 
 use alloc::collections::{BTreeMap, BTreeSet};
-use quorate_kernel::{NodeId, Position};
+use quorate_kernel::{NodeId, Position, Time};
 use quorate_replog::Replog;
 use quorate_shard::Shard;
 
@@ -19,6 +19,12 @@ pub(crate) struct Replica {
     pub(crate) needs: Option<Position>,
     /// Bytes of records that this node had persisted when the bucket let go of some last, or was asked to.
     pub(crate) tidied_at: u64,
+    /// The member change that brings it in line with the placement of this number: its ticket, and that number.
+    pub(crate) following: Option<(u64, u64)>,
+    /// When its leader last noted or reported something.
+    pub(crate) noted_at: Time,
+    /// Since when no leader of it is known.
+    pub(crate) leaderless_since: Option<Time>,
 }
 
 impl Replica {
@@ -30,6 +36,9 @@ impl Replica {
             took: false,
             needs: None,
             tidied_at: 0,
+            following: None,
+            noted_at: Time::default(),
+            leaderless_since: None,
         }
     }
 

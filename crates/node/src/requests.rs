@@ -84,7 +84,7 @@ impl Node {
     /// The bucket of a request that may be taken; `None`: it is about several.
     fn placed(&self, cx: &Cx<'_>, request: &Request, reads: bool) -> Result<Option<Bucket>, Refusal> {
         let limits = &self.config.limits;
-        if self.stopping || self.log().is_retired() {
+        if self.stopping || self.is_out() {
             return Err(Refusal::NotServing);
         }
         let bucket = match route(request, self.config.buckets) {
@@ -116,7 +116,9 @@ impl Node {
         (request, taken_at): Taken,
         out: &mut Out,
     ) {
-        match (kind, request.consistency, self.replicas.get(&bucket)) {
+        let copy = self.replicas.get(&bucket);
+        let copy = copy.filter(|replica| self.roster.is_none() || replica.log().is_member());
+        match (kind, request.consistency, copy) {
             (Kind::Write, ..) => self.lane(bucket).origin.take(request, taken_at),
             (Kind::Read, Consistency::Relaxed, Some(replica)) => {
                 let reply = replica.shard.read_relaxed(cx, &request.request);

@@ -1,9 +1,10 @@
 //! How a node sees itself and its cluster.
 
+use quorate_api::Bucket;
+
 use crate::admin::from_log_member;
 use crate::interface::Status;
 use crate::machine::Node;
-use crate::replica::Replica;
 
 impl Node {
     /// This node's view of itself and its cluster, for operators. The driver adds what only it knows: the bytes of the
@@ -25,7 +26,10 @@ impl Node {
             ready: self.is_ready(),
             believed_leader: log.believed_leader(),
             epoch: epoch.number,
-            members: epoch.members.iter().map(from_log_member).collect(),
+            members: match &self.roster {
+                Some(roster) => roster.members(),
+                None => epoch.members.iter().map(from_log_member).collect(),
+            },
             learners: log.learners(),
             log_last: log.last(),
             log_chosen: log.chosen(),
@@ -40,10 +44,14 @@ impl Node {
 
     /// Whether this node would serve a strict request now.
     pub fn is_ready(&self) -> bool {
-        let is_led = |replica: &Replica| match replica.log().leads() {
-            true => replica.shard.takes_batches(),
-            false => replica.log().believed_leader().is_some(),
+        let is_led = |bucket: Bucket| match self.replicas.get(&bucket) {
+            Some(replica) if replica.log().leads() => replica.shard.takes_batches(),
+            _ => self.believed_leader(bucket).is_some(),
         };
-        self.replicas.values().all(is_led) && self.log().is_member() && !self.stopping
+        let is_member = match &self.roster {
+            Some(roster) => roster.view().is_some(),
+            None => self.log().is_member(),
+        };
+        is_member && !self.stopping && self.every_bucket().all(is_led)
     }
 }

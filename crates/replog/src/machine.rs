@@ -46,6 +46,11 @@ pub enum Input {
         /// Who leaves.
         remove: Vec<NodeId>,
     },
+    /// Give this member change up, unless it is sealed: [`Output::ChangeEnded`] tells.
+    GiveUp {
+        /// As in [`Input::Change`].
+        ticket: u64,
+    },
     /// Let another member lead: the given one or the one best prepared.
     Transfer(Option<NodeId>),
     /// What was sent to this node before may be lost.
@@ -399,6 +404,7 @@ impl Replog {
             Input::Propose(command) => self.propose(cx, Content::Command(command), out),
             Input::Read(ticket) => self.read(cx, ticket, out),
             Input::Change { ticket, add, remove } => self.change_members(cx, ticket, add, &remove, out),
+            Input::GiveUp { ticket } => self.give_up(cx, ticket, out),
             Input::Transfer(to) => self.transfer(cx, to, out),
             Input::PeerConnected(peer) => self.peer_connected(cx, peer, out),
             Input::PeerLost(peer) => self.peer_lost(cx, peer, out),

@@ -102,20 +102,33 @@ impl Replog {
             }
             self.propose(cx, Content::Seal(Seal { members, former }), out);
         } else if cx.now >= change.until {
-            let ticket = change.ticket;
             let missing: Vec<NodeId> = ids.into_iter().filter(|id| !near(*id)).collect();
             let reason =
                 alloc::format!("nodes {missing:?} did not catch up in time: are they running and reachable?");
-            let (epoch, next, me) = (self.epoch().clone(), self.log.last() + 1, self.me);
-            let Role::Leader(leader) = &mut self.role else { return };
-            leader.change = None;
-            let views: Vec<_> = leader.peers.values().filter_map(crate::leader::Peer::view).collect();
-            leader.keep_peers(me, &epoch, next, cx.now);
-            let kept: Vec<_> = leader.peers.values().filter_map(crate::leader::Peer::view).collect();
-            views.into_iter().filter(|view| !kept.contains(view)).for_each(|view| cx.store.release(view));
-            out.output(Output::ChangeEnded { ticket, end: ChangeEnd::Refused(reason) });
-            out.output(Output::Peers);
+            self.end_change(cx, reason, out);
         }
+    }
+
+    /// Gives up the change called so, unless it may happen already.
+    pub(crate) fn give_up(&mut self, cx: &mut Cx<'_>, ticket: u64, out: &mut Out) {
+        let Role::Leader(leader) = &self.role else { return };
+        if leader.change.as_ref().is_some_and(|change| change.ticket == ticket && !change.sealed) {
+            cx.marks.hit("replog.change.given_up");
+            self.end_change(cx, "it was given up".into(), out);
+        }
+    }
+
+    /// Ends a change of which no seal was proposed.
+    fn end_change(&mut self, cx: &mut Cx<'_>, reason: String, out: &mut Out) {
+        let (epoch, next, me) = (self.epoch().clone(), self.log.last() + 1, self.me);
+        let Role::Leader(leader) = &mut self.role else { return };
+        let Some(Change { ticket, .. }) = leader.change.take() else { return };
+        let views: Vec<_> = leader.peers.values().filter_map(crate::leader::Peer::view).collect();
+        leader.keep_peers(me, &epoch, next, cx.now);
+        let kept: Vec<_> = leader.peers.values().filter_map(crate::leader::Peer::view).collect();
+        views.into_iter().filter(|view| !kept.contains(view)).for_each(|view| cx.store.release(view));
+        out.output(Output::ChangeEnded { ticket, end: ChangeEnd::Refused(reason) });
+        out.output(Output::Peers);
     }
 
     /// Whether a peer has nearly all entries and was heard of lately.

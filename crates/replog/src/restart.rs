@@ -4,17 +4,23 @@ use alloc::vec;
 use bytes::Bytes;
 use core::time::Duration;
 use quorate_kernel::{Cx, Position, wire};
-use quorate_store::{Batch, Scan};
+use quorate_store::{Batch, Scan, Store};
 
 use crate::Mutant;
 use crate::machine::{Out, Output, Replog, Timer};
 use crate::message::{Ballot, Index};
 use crate::record::{Epoch, Record, StateMeta};
+use crate::rows::Rows;
 
 /// Rows removed from abandoned areas in one step.
 const SWEEP_ROWS: usize = 256;
 
 impl Replog {
+    /// Whether the store has the state of the log with this number.
+    pub fn survives(store: &dyn Store, log: u16) -> bool {
+        store.get(&Rows { log }.meta_key()).is_some()
+    }
+
     pub(crate) fn restore_record(&mut self, position: Position, record: Record) {
         self.restored = true;
         match record {

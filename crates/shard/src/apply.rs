@@ -38,6 +38,7 @@ impl Shard {
         view.shield = core::mem::take(&mut self.transactions.shield);
         let (mut answers, mut effects) = (Vec::new(), Vec::new());
         let newest = self.log.last();
+        let mut noted = false;
         for index in first..=last {
             let payload = match self.log.chosen_entry(index).map(|entry| &entry.content) {
                 Some(Content::Command(command)) => Payload::decode(command),
@@ -53,6 +54,9 @@ impl Shard {
                     for entry in &payload.commits {
                         let world = (cx.now, &mut *cx.rng, &mut *cx.marks);
                         self.transactions.apply(world, &mut view, newest, entry, &mut effects);
+                    }
+                    for note in &payload.notes {
+                        noted |= self.notes.apply(area, note, &mut view.overlay);
                     }
                     view.sweep();
                     if index == last || !limits.breaks(Mutant::SessionsForgottenByStep) {
@@ -81,6 +85,9 @@ impl Shard {
                 out.output_early(Output::Answers { origin, session, first_seq, replies });
             }
             self.arm_expiry(cx, out);
+        }
+        if noted {
+            out.output(Output::Noted);
         }
         self.carry_on(cx, effects, out);
         self.serve_reads(cx, out);

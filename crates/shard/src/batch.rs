@@ -8,6 +8,8 @@ use quorate_kernel::{NodeId, wire};
 use quorate_replog::Index;
 use serde::{Deserialize, Serialize};
 
+use crate::notes::Note;
+
 /// What a batch says before its requests: all that a primary needs to know of it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
 pub struct BatchHeader {
@@ -110,7 +112,7 @@ impl RequestRef<'_> {
 }
 
 /// A command of the log.
-#[derive(Debug, Clone, PartialEq, Eq)]
+#[derive(Debug, Clone, PartialEq, Eq, Default)]
 pub(crate) struct Payload {
     /// The primary's wall clock; logged time is the largest of these so far.
     pub(crate) now_ms: u64,
@@ -120,9 +122,12 @@ pub(crate) struct Payload {
     pub(crate) batches: Vec<Bytes>,
     /// What is logged of transactions over several shards; behind the batches.
     pub(crate) commits: Vec<Entry>,
+    /// What the node notes; behind all else.
+    pub(crate) notes: Vec<Note>,
 }
 
-/// The front of a [`Payload`] as it lies in an entry; behind it stand the entries of transactions, if there are any.
+/// The front of a [`Payload`] as it lies in an entry; behind it stand the entries of transactions, if there are any, or
+/// notes, and behind these the notes, if there are any.
 #[derive(Serialize, Deserialize)]
 struct PayloadRef<'a> {
     now_ms: u64,
@@ -136,16 +141,23 @@ impl Payload {
     pub(crate) fn decode(command: &Bytes) -> Result<Payload, wire::Malformed> {
         let (PayloadRef { now_ms, seed, batches }, rest) = wire::decode_front(command)?;
         let batches = batches.into_iter().map(|batch| command.slice_ref(batch)).collect();
-        let commits = if rest.is_empty() { Vec::new() } else { wire::decode(rest)? };
-        Ok(Payload { now_ms, seed, batches, commits })
+        let (commits, rest) = if rest.is_empty() { (Vec::new(), rest) } else { wire::decode_front(rest)? };
+        let notes = if rest.is_empty() { Vec::new() } else { wire::decode(rest)? };
+        Ok(Payload { now_ms, seed, batches, commits, notes })
     }
 
     /// The payload as an entry's command.
     pub(crate) fn encode(&self) -> Bytes {
         let Payload { now_ms, seed, .. } = *self;
         let batches = self.batches.iter().map(|batch| &batch[..]).collect();
-        let front = wire::encode(&PayloadRef { now_ms, seed, batches });
-        Bytes::from(if self.commits.is_empty() { front } else { wire::encode_after(&self.commits, front) })
+        let mut bytes = wire::encode(&PayloadRef { now_ms, seed, batches });
+        if !self.commits.is_empty() || !self.notes.is_empty() {
+            bytes = wire::encode_after(&self.commits, bytes);
+        }
+        if !self.notes.is_empty() {
+            bytes = wire::encode_after(&self.notes, bytes);
+        }
+        Bytes::from(bytes)
     }
 }
 

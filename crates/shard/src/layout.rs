@@ -8,6 +8,7 @@
 //! | keyspace number (4), `g`, collection (8) | a dead collection whose elements are still there |
 //! | 255 four times, `c` | counters ([`State`]) |
 //! | 255 four times, `d`, bucket (2) | the version of the newest removal among the keys of a bucket |
+//! | 255 four times, `n`, name (1) | a note of the node's |
 //! | 255 four times, `s`, session (8) | what is known of a session |
 //! | 255 four times, `t`, name | a row of the ledger of transactions |
 //!
@@ -155,6 +156,15 @@ pub(crate) fn counters_key(area: Area) -> Bytes {
 pub(crate) fn removal_key(area: Area, position: u64) -> Bytes {
     let [.., high, low] = position.to_be_bytes();
     Bytes::from([&area[..], &SHARED, b"d", &[high, low]].concat())
+}
+
+pub(crate) fn note_key(area: Area, name: u8) -> Bytes {
+    Bytes::from([&area[..], &SHARED, b"n", &[name]].concat())
+}
+
+/// The first key of the notes' rows, and the first behind them.
+pub(crate) fn notes_range(area: Area) -> (Vec<u8>, Vec<u8>) {
+    ([&area[..], &SHARED, b"n"].concat(), [&area[..], &SHARED, b"o"].concat())
 }
 
 pub(crate) fn session_key(area: Area, session: u64) -> Bytes {

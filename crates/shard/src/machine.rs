@@ -13,6 +13,7 @@ use quorate_replog::{self as replog, ChangeEnd, Index, Member, Message, Record, 
 use crate::Mutant;
 use crate::batch::Payload;
 use crate::layout::{State, counters_key};
+use crate::notes::{Note, Notes};
 use crate::part::wants_of;
 use crate::sessions::{Limits, Sessions};
 use crate::shield::Shield;
@@ -55,6 +56,11 @@ pub enum Input {
         /// Who leaves.
         remove: Vec<NodeId>,
     },
+    /// Give this member change up, unless it is sealed.
+    GiveUp {
+        /// As in [`Input::Change`].
+        ticket: u64,
+    },
     /// Let another member lead.
     Transfer(Option<NodeId>),
     /// What was sent to this node before may be lost.
@@ -65,6 +71,8 @@ pub enum Input {
     Checkpoint,
     /// Take part in this transaction, of which this shard is the coordinator.
     Transact(Box<Transaction>),
+    /// Put this note in the place of the one with its name, unless that is another than it builds on.
+    Note(Note),
     /// The primary of another shard says something about a transaction.
     Told(Box<quorate_commit::Message>),
 }
@@ -133,6 +141,8 @@ pub enum Output {
     },
     /// This node is no member any more.
     Retired,
+    /// A note has changed, or the state was taken from the store: see [`Shard::note`].
+    Noted,
     /// To be carried to the primary of another shard.
     Tell {
         /// Which shard.
@@ -188,6 +198,7 @@ pub struct Shard {
     /// Allowed reads that wait for the outcome of transactions.
     behind: Vec<Reading>,
     pub(crate) transactions: Transactions,
+    pub(crate) notes: Notes,
     /// Whether `state` and `sessions` are those of the store.
     pub(crate) loaded: bool,
     /// The newest time that was proposed without a batch.
@@ -211,6 +222,7 @@ impl Shard {
             untimely: Vec::new(),
             behind: Vec::new(),
             transactions: Transactions::new(me, &limits, Ledger::new(me)),
+            notes: Notes::default(),
             loaded: false,
             ticked_ms: 0,
             limits,
@@ -225,6 +237,11 @@ impl Shard {
     /// The counters, as of the newest applied entry.
     pub fn state(&self) -> &State {
         &self.state
+    }
+
+    /// A note of the node's, as of the newest applied entry.
+    pub fn note(&self, name: u8) -> Option<&Note> {
+        self.notes.get(name)
     }
 
     /// Its side of transactions over several shards, to look at.
@@ -262,12 +279,16 @@ impl Shard {
             Input::Change { ticket, add, remove } => {
                 self.step_log(cx, Event::Input(replog::Input::Change { ticket, add, remove }), out);
             }
+            Input::GiveUp { ticket } => {
+                self.step_log(cx, Event::Input(replog::Input::GiveUp { ticket }), out)
+            }
             Input::Transfer(to) => self.step_log(cx, Event::Input(replog::Input::Transfer(to)), out),
             Input::PeerConnected(peer) => {
                 self.step_log(cx, Event::Input(replog::Input::PeerConnected(peer)), out)
             }
             Input::Transact(transaction) => self.transact(cx, *transaction, out),
             Input::Told(message) => self.told_by(cx, *message, out),
+            Input::Note(note) => self.propose_note(cx, note, out),
             Input::Checkpoint => self.step_log(cx, Event::Input(replog::Input::Checkpoint), out),
             Input::PeerLost(peer) => self.step_log(cx, Event::Input(replog::Input::PeerLost(peer)), out),
         }
@@ -353,6 +374,8 @@ impl Shard {
         self.sessions = Sessions::load(cx, area);
         let me = LogId(self.log.number().into());
         self.transactions = Transactions::load(cx, area, me, &self.limits);
+        self.notes = Notes::load(cx, area);
+        out.output(Output::Noted);
         self.loaded = true;
         self.serve_reads(cx, out);
     }
@@ -432,7 +455,7 @@ impl Shard {
     pub(crate) fn tick(&mut self, cx: &mut Cx<'_>, now_ms: u64, out: &mut Out) {
         if now_ms > self.ticked_ms && self.takes_batches() {
             self.ticked_ms = now_ms;
-            self.propose(cx, &Payload { now_ms, seed: 0, batches: Vec::new(), commits: Vec::new() }, out);
+            self.propose(cx, &Payload { now_ms, ..Payload::default() }, out);
         }
     }
 

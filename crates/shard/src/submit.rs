@@ -69,7 +69,8 @@ impl Shard {
         let batches = self.transactions.hold_back(cx.marks, batches);
         let commits = self.next_entries(out);
         if !batches.is_empty() || !commits.is_empty() {
-            let payload = Payload { now_ms: cx.wall.unix_ms, seed: cx.rng.next_u64(), batches, commits };
+            let (now_ms, seed) = (cx.wall.unix_ms, cx.rng.next_u64());
+            let payload = Payload { now_ms, seed, batches, commits, notes: Vec::new() };
             self.propose(cx, &payload, out);
         }
     }

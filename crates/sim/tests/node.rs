@@ -108,6 +108,7 @@ impl Harness for Writer {
             me: member(id.0),
             cluster: ClusterId(1),
             bootstrap: (1..=3).map(member).collect(),
+            placing: None,
             buckets: std::num::NonZeroU16::MIN,
             log: quorate_replog::Config::production(),
             limits: Limits::production(),

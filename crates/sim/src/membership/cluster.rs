@@ -259,7 +259,8 @@ fn broken_link(config: &Config, founders: &[NodeId], rng: &mut Rng) -> Option<(N
     rng.pick(&pairs).copied()
 }
 
-fn draw_config(rng: &mut Rng) -> Config {
+/// Settings that a run draws.
+pub(crate) fn draw_config(rng: &mut Rng) -> Config {
     let ms = |ms| Duration::from_millis(ms);
     let mut config = if rng.chance(3, 4) { Config::tiny() } else { Config::production() };
     config.probe_interval = ms(rng.between(20, 150));
@@ -284,8 +285,9 @@ fn draw_config(rng: &mut Rng) -> Config {
 pub(super) fn meta_of(node: NodeId) -> Meta {
     Meta {
         peer: Bytes::from(format!("10.0.0.{node}:7379")),
-        client: Bytes::from(format!("10.0.0.{node}:6379")),
+        info: Bytes::from(format!("10.0.0.{node}:6379")),
         zone: Bytes::from(format!("z{}", node.0 % 3)),
+        rack: Bytes::new(),
         capacity: 100 + node.0 as u32,
     }
 }

@@ -20,6 +20,7 @@ mod words;
 
 #[cfg(feature = "mutants")]
 pub use broken::kind_for;
+pub(crate) use cluster::draw_config;
 pub use cluster::{Cluster, Stress};
 pub use profile::{Kind, calm, swarm};
 pub use stage::Stage;

@@ -8,7 +8,7 @@ use quorate_api::{Bucket, Consistency, Outcome, Refusal, Request};
 use quorate_checker::{History, Verdict as Judged};
 use quorate_kernel::{ClusterId, Marks, NodeId, Rng};
 use quorate_node::Record;
-use quorate_node::{ConnectionId, Input, Limits, Message, Node, NodeConfig, Output};
+use quorate_node::{ConnectionId, Input, Limits, Message, Node, NodeConfig, Output, Placing};
 use quorate_replog::Config;
 use quorate_shard::Shard;
 use quorate_workload::{Kind, Spec, Workload};
@@ -19,8 +19,9 @@ use super::keys::{Keeper, Rules};
 use super::lanes::{Course, Duty, Lane, Stage};
 use super::operator::{Links, Operator, Zeal, leader, member};
 use super::pipeline::Pipeline;
+use super::placed::{is_placed, placed};
 use super::spread::{is_clean, is_spread, unfinished};
-use super::stress::{Play, Stress, draw_limits, draw_log};
+use super::stress::{Play, Stress, draw_limits, draw_log, draw_placing};
 use crate::{Agenda, Boot, Fault, FaultSet, Harness, Nodes, Plan, Seen, Verdict, through_bytes};
 
 const OPERATOR: u64 = 1 << 40;
@@ -55,6 +56,7 @@ pub struct Cluster {
     log: Config,
     priorities: bool,
     buckets: NonZeroU16,
+    placing: Option<Placing>,
     first: Vec<NodeId>,
     faults: FaultSet,
     aimed: u64,
@@ -110,6 +112,7 @@ impl Cluster {
             log: stress.log.clone().unwrap_or(log),
             priorities: rng.chance(1, 4),
             buckets: NonZeroU16::MIN,
+            placing: stress.placed.then(|| draw_placing(&mut rng)),
             links: Links::new(first.clone()),
             first,
             faults: plan.faults,
@@ -434,7 +437,9 @@ impl Harness for Cluster {
             false => Vec::new(),
         };
         let (limits, buckets) = (self.limits.clone(), self.buckets);
-        Node::new(NodeConfig { me: member(node), cluster: ClusterId(7), bootstrap, buckets, log, limits })
+        let placing = self.placing.clone().map(|placing| placed(node, placing));
+        let me = member(node);
+        Node::new(NodeConfig { me, cluster: ClusterId(7), bootstrap, buckets, placing, log, limits })
     }
 
     fn start(&mut self, agenda: &mut Agenda<Input>) {
@@ -576,6 +581,9 @@ impl Harness for Cluster {
         {
             let transactions = unfinished(nodes, self.buckets);
             return Err(format!("the last look is not done; transactions: {transactions:?}"));
+        }
+        if self.placing.is_some() {
+            return is_placed(nodes, self.buckets);
         }
         (0..self.buckets.get()).map(Bucket).try_for_each(|bucket| is_spread(nodes, bucket))
     }

@@ -10,6 +10,7 @@
 //! | `keys.rs` | expiry, renaming, removal, FLUSHALL |
 //! | `operator.rs` | member changes, handovers, orderly stops, connections and rumours |
 //! | `equality.rs` | replicas that hold the same state |
+//! | `placed.rs` | buckets placed on nodes that come and go |
 //! | `spread.rs` | everybody has what they should have, in the end |
 //! | `stress.rs` | what is drawn for a run |
 //! | `profile.rs` | kinds of runs, and what they must reach |
@@ -21,6 +22,7 @@ mod keys;
 mod lanes;
 mod operator;
 mod pipeline;
+mod placed;
 mod profile;
 mod spread;
 mod stress;
@@ -29,5 +31,5 @@ mod words;
 pub use cluster::Cluster;
 #[cfg(feature = "mutants")]
 pub use profile::hunt;
-pub use profile::{Kind, swarm};
+pub use profile::{Kind, placed, swarm};
 pub use stress::{Play, Stress};

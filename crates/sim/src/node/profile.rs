@@ -84,6 +84,17 @@ pub fn swarm() -> Kind {
     Kind { profile, stress: Stress { aimed: 10, ..Stress::default() } }
 }
 
+/// Everything at once, with buckets placed on nodes that come and go.
+pub fn placed() -> Kind {
+    let mut kind = swarm();
+    kind.profile = Profile { nodes: (1, 8), floors: Vec::new(), ..kind.profile };
+    kind.profile.name = "placement";
+    // Long enough for nodes to be taken for dead and to come back.
+    kind.profile.safety = (Duration::from_millis(500), Duration::from_secs(8));
+    kind.stress.placed = true;
+    kind
+}
+
 /// Runs in which a given broken rule comes to light soonest.
 #[cfg(feature = "mutants")]
 pub fn hunt(mutant: quorate_shard::Mutant) -> Kind {

@@ -4,11 +4,12 @@ use std::num::NonZeroU16;
 use std::time::Duration;
 
 use quorate_kernel::Rng;
-use quorate_node::Limits;
+use quorate_node::{Limits, Placing};
 use quorate_replog::Config;
 use quorate_workload::Kind;
 
 use crate::Plan;
+use crate::membership::draw_config as draw_membership;
 
 /// What a kind of run lays stress on; everything else is drawn.
 #[derive(Debug, Clone, Default)]
@@ -21,6 +22,8 @@ pub struct Stress {
     pub members: Option<usize>,
     /// Into how many buckets keys are cut; drawn if not given, where no request moves data from key to key.
     pub buckets: Option<NonZeroU16>,
+    /// Whether buckets are placed on nodes that come and go.
+    pub placed: bool,
     /// Replaces the drawn queues and deadlines.
     pub limits: Option<Limits>,
     /// Replaces the drawn settings of the log.
@@ -75,6 +78,14 @@ pub(super) fn draw_log(rng: &mut Rng, plan: &Plan) -> Config {
     config.checkpoint_bytes = rng.between(300, 8_000) as usize;
     config.snapshot_part_bytes = rng.between(50, 2_000) as usize;
     config
+}
+
+/// How buckets are placed in a run.
+pub(super) fn draw_placing(rng: &mut Rng) -> Placing {
+    let mut placing = Placing::production(rng.between(1, 4) as u8);
+    placing.membership = quorate_membership::Config { needs_state: false, ..draw_membership(rng) };
+    placing.repair_after = Duration::from_millis(rng.between(0, 3_000));
+    placing
 }
 
 pub(super) fn draw_limits(rng: &mut Rng) -> Limits {

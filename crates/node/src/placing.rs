@@ -1,0 +1,301 @@
+//! Which nodes hold which buckets: the charter, its way through bucket 0's log, and how the logs follow it.
+//!
+//! `quorate-buckets` says what becomes of a placement by what is applied to it. Here is the one order in which that happens: the
+//! leader of bucket 0 applies what is due to a copy of the charter and proposes the result as a note in bucket 0's log, where it
+//! replaces the one it was made from and no other. So every charter follows from the one before it, whoever proposed
+//! it. What is due comes from the view (`roster.rs`), from the leaders of the buckets, who report how their logs are, and
+//! from the placement itself, one step at a time.
+//!
+//! The leader of each bucket brings its log in line with the newest charter that it knows: it notes the number first and
+//! changes the members then. A leader with an older charter finds that number and lets be, so that two of them do not
+//! undo each other's work. A charter carries no safety: the log decides who its members are.
+
+use alloc::vec::Vec;
+use bytes::Bytes;
+use core::time::Duration;
+use quorate_api::Bucket;
+use quorate_buckets::{Cut, Placement, Why};
+use quorate_kernel::{Cx, Event, NodeId, wire};
+use quorate_membership::View;
+use quorate_replog::Member;
+use quorate_shard::{self as shard, Note};
+use serde::{Deserialize, Serialize};
+
+use crate::admin::{Asker, to_log_member};
+use crate::config::{NodeConfig, Placing};
+use crate::machine::{Node, Out};
+use crate::message::Message;
+
+/// The note that says which placement a bucket's log was brought in line with.
+const MARK: u8 = 0;
+/// The note that is the charter, in bucket 0.
+const CHARTER: u8 = 1;
+/// What was proposed or reported and has had no effect for so long is proposed or reported again.
+const AGAIN: Duration = Duration::from_millis(250);
+/// How often a node asks whether there is a newer charter.
+const ASK_EVERY: Duration = Duration::from_secs(1);
+/// A log without a leader for so long is reported by all who have it: it may have lost its majority.
+const LEADERLESS: Duration = Duration::from_secs(2);
+
+/// Who should hold what.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub(crate) struct Charter {
+    /// Number of the newest view that was applied.
+    pub(crate) view: u64,
+    pub(crate) placement: Placement,
+}
+
+impl Charter {
+    /// The first charter of a cluster, which its founders make each for itself; `None` for nodes that join.
+    pub(crate) fn founded(config: &NodeConfig, placing: &Placing) -> Option<Charter> {
+        let node = |member: &crate::interface::Member| quorate_buckets::Node {
+            id: member.id,
+            zone: Bytes::new(),
+            rack: Bytes::new(),
+            capacity: 1,
+        };
+        let founders = config.bootstrap.iter().map(node).collect();
+        let placement = Placement::founded(config.buckets, placing.copies, founders).ok()?;
+        Some(Charter { view: 1, placement })
+    }
+
+    /// Takes over what a newer view changed.
+    fn follow(&mut self, view: &View) {
+        if view.id.seq <= self.view {
+            return;
+        }
+        let node = |member: &quorate_membership::Member| quorate_buckets::Node {
+            id: member.id,
+            zone: member.meta.zone.clone(),
+            rack: member.meta.rack.clone(),
+            capacity: member.meta.capacity,
+        };
+        let is_new = |member: &&quorate_membership::Member| {
+            self.placement.node(member.id).is_none() || member.since > self.view
+        };
+        let joins: Vec<_> = view.members.iter().filter(is_new).map(node).collect();
+        let comes_back = |id: NodeId| joins.iter().any(|join| join.id == id);
+        let leaves = self.placement.nodes().iter().map(|node| node.id);
+        let leaves = leaves.filter(|id| !view.has(*id) || comes_back(*id)).collect();
+        let cut = Cut { joins, leaves };
+        if cut == Cut::default() || self.placement.advance(&cut).is_ok() {
+            self.view = view.id.seq;
+        }
+    }
+}
+
+impl Node {
+    /// The newest placement that this node knows.
+    pub fn placement(&self) -> Option<&Placement> {
+        self.roster.as_ref()?.charter.as_ref().map(|charter| &charter.placement)
+    }
+
+    /// Looks after the charter: as the leader of bucket 0 changes it, as anybody else asks for it.
+    pub(crate) fn look_after_charter(&mut self, cx: &mut Cx<'_>, out: &mut Out) {
+        self.report(cx, out);
+        if self.takes_batches(Bucket(0)) {
+            return self.lead_charter(cx, out);
+        }
+        let Some(roster) = &mut self.roster else { return };
+        roster.reports.clear();
+        if cx.now.since(roster.asked_at) >= ASK_EVERY {
+            roster.asked_at = cx.now;
+            let number = roster.charter.as_ref().map_or(0, |charter| charter.placement.number());
+            let others: Vec<NodeId> = match roster.view() {
+                Some(view) => view.members.iter().map(|member| member.id).collect(),
+                None => self.connected.iter().copied().collect(),
+            };
+            let others: Vec<NodeId> = others.into_iter().filter(|id| *id != self.config.me.id).collect();
+            if let Some(whom) = cx.rng.pick(&others).copied() {
+                // A question; nothing about this node's disk is told.
+                out.send_early(whom, Message::CharterWanted { number });
+            }
+        }
+    }
+
+    /// Proposes the next charter, if anything is due.
+    fn lead_charter(&mut self, cx: &mut Cx<'_>, out: &mut Out) {
+        let Some(placing) = &self.config.placing else { return };
+        let Some(roster) = &mut self.roster else { return };
+        let agreed = self.replicas.get(&Bucket(0)).and_then(|replica| replica.shard.note(CHARTER));
+        let on = agreed.map_or(0, |note| note.number);
+        let (proposed_at, proposed_on) = roster.proposed;
+        if proposed_on == on + 1 && cx.now.since(proposed_at) < AGAIN {
+            return;
+        }
+        let current = match agreed {
+            Some(note) => wire::decode::<Charter>(&note.content).ok(),
+            None => Charter::founded(&self.config, placing),
+        };
+        let Some(current) = current else { return cx.marks.hit("node.charter.unreadable") };
+        let mut next = current.clone();
+        if let Some(view) = roster.view() {
+            let view = view.clone();
+            next.follow(&view);
+        }
+        for (bucket, (mark, members)) in core::mem::take(&mut roster.reports) {
+            if let Ok(Some(_)) = next.placement.settle(bucket, mark, &members) {
+                cx.marks.hit("node.bucket.halted");
+            }
+        }
+        let rests = roster.left_at.is_some_and(|at| cx.now.since(at) < placing.repair_after);
+        if next == current
+            && let Some(step) = next.placement.next_step()
+            && !(rests && step.why == Why::Missing)
+            && next.placement.take(&step).is_ok()
+        {
+            cx.marks.hit("node.charter.step");
+        }
+        if next == current && agreed.is_some() {
+            return;
+        }
+        cx.marks.hit("node.charter.proposed");
+        roster.proposed = (cx.now, on + 1);
+        let content = Bytes::from(wire::encode(&next));
+        // The charter's own number: a change of the view alone is one, too.
+        let note = Note { name: CHARTER, on, number: on + 1, content };
+        self.step_shard(cx, Bucket(0), Event::Input(shard::Input::Note(note)), out);
+    }
+
+    /// A note has changed here: perhaps the charter.
+    pub(crate) fn on_noted(&mut self, cx: &mut Cx<'_>, bucket: Bucket, out: &mut Out) {
+        if self.roster.is_none() || bucket != Bucket(0) {
+            return;
+        }
+        let Some(replica) = self.replicas.get(&bucket) else { return };
+        let leads = replica.log().leads();
+        let Some(content) = replica.shard.note(CHARTER).map(|note| note.content.clone()) else { return };
+        self.on_charter(cx, &content);
+        let Some(roster) = self.roster.as_ref().filter(|_| leads) else { return };
+        for member in roster.view().iter().flat_map(|view| view.members.iter()) {
+            if member.id != self.config.me.id {
+                // It is chosen: a quorum's disks have it.
+                out.send_early(member.id, Message::Charter(content.clone()));
+            }
+        }
+    }
+
+    /// A charter has come; the newer one counts.
+    pub(crate) fn on_charter(&mut self, cx: &mut Cx<'_>, content: &Bytes) {
+        let (count, Some(roster)) = (self.config.buckets, &mut self.roster) else { return };
+        let Ok(charter) = wire::decode::<Charter>(content) else {
+            return cx.marks.hit("node.charter.unreadable");
+        };
+        if charter.placement.bucket_count() != count {
+            return cx.marks.hit("node.charter.unreadable");
+        }
+        let key = |charter: &Charter| (charter.placement.number(), charter.view);
+        if roster.charter.as_ref().is_none_or(|known| key(known) < key(&charter)) {
+            cx.marks.hit("node.charter.news");
+            roster.charter = Some(charter);
+        }
+    }
+
+    pub(crate) fn on_charter_wanted(&mut self, from: NodeId, number: u64, out: &mut Out) {
+        let known = self.roster.as_ref().and_then(|roster| roster.charter.as_ref());
+        // The founders' is nobody's business but theirs: it is not agreed.
+        if let Some(charter) = known.filter(|charter| charter.placement.number() > number.max(1)) {
+            // It is chosen: a quorum's disks have it.
+            out.send_early(from, Message::Charter(Bytes::from(wire::encode(charter))));
+        }
+    }
+
+    /// Tells the leader of bucket 0 of logs that are not as the charter says they were last.
+    fn report(&mut self, cx: &mut Cx<'_>, out: &mut Out) {
+        for bucket in self.every_bucket() {
+            let Some(placement) = self.roster.as_ref().and_then(|roster| roster.charter.as_ref()) else {
+                return;
+            };
+            let (known_mark, known) = placement.placement.reported(bucket);
+            let Some(replica) = self.replicas.get_mut(&bucket) else { continue };
+            if !replica.log().is_member() {
+                continue;
+            }
+            let leaderless = match replica.log().believed_leader() {
+                Some(_) => {
+                    replica.leaderless_since = None;
+                    false
+                }
+                None => {
+                    let since = *replica.leaderless_since.get_or_insert(cx.now);
+                    cx.now.since(since) >= LEADERLESS
+                }
+            };
+            let mark = replica.shard.note(MARK).map_or(0, |note| note.number);
+            let members = member_ids(replica.log());
+            let is_news = mark > known_mark || (mark == known_mark && members != known);
+            if !is_news || !(replica.took || leaderless) || cx.now.since(replica.noted_at) < AGAIN {
+                continue;
+            }
+            replica.noted_at = cx.now;
+            match self.believed_leader(Bucket(0)) {
+                Some(leader) if leader == self.config.me.id => self.on_report(bucket, mark, members),
+                // What is agreed in its log, or was when this node last heard.
+                Some(leader) => out.send_early(leader, Message::Report { mark, members }.about(bucket)),
+                None => {}
+            }
+        }
+    }
+
+    pub(crate) fn on_report(&mut self, bucket: Bucket, mark: u64, members: Vec<NodeId>) {
+        if let Some(roster) = &mut self.roster {
+            let news = roster.reports.entry(bucket).or_insert_with(|| (mark, members.clone()));
+            if news.0 <= mark {
+                *news = (mark, members);
+            }
+        }
+    }
+
+    /// Brings the log of a bucket that this node leads in line with the charter.
+    pub(crate) fn follow_charter(&mut self, cx: &mut Cx<'_>, bucket: Bucket, out: &mut Out) {
+        let (Some(roster), Some(replica)) = (&self.roster, self.replicas.get_mut(&bucket)) else { return };
+        let Some(charter) = &roster.charter else { return };
+        let under_way = self.changes.values().any(|asker| *asker == Asker::Follower(bucket));
+        let since = charter.placement.since(bucket);
+        if let Some((ticket, _)) = replica.following.filter(|(_, number)| under_way && *number < since) {
+            replica.following = None;
+            let input = shard::Input::GiveUp { ticket };
+            return self.step_shard(cx, bucket, Event::Input(input), out);
+        }
+        if under_way || !replica.shard.takes_batches() {
+            return;
+        }
+        let mark = replica.shard.note(MARK).map_or(0, |note| note.number);
+        let ids = member_ids(replica.log());
+        let Some(due) = charter.placement.members_due(bucket, &ids, mark) else { return };
+        if due.number > mark {
+            if cx.now.since(replica.noted_at) >= AGAIN {
+                replica.noted_at = cx.now;
+                let note = Note { name: MARK, on: mark, number: due.number, content: Bytes::new() };
+                self.step_shard(cx, bucket, Event::Input(shard::Input::Note(note)), out);
+            }
+            return;
+        }
+        let add: Vec<Member> =
+            due.add.iter().filter_map(|id| roster.member(*id)).map(|member| to_log_member(&member)).collect();
+        if add.len() < due.add.len() {
+            return cx.marks.hit("node.bucket.stranger");
+        }
+        cx.marks.hit("node.bucket.follows");
+        let ticket = self.next_ticket();
+        self.changes.insert(ticket, Asker::Follower(bucket));
+        if let Some(replica) = self.replicas.get_mut(&bucket) {
+            replica.following = Some((ticket, due.number));
+        }
+        self.change(cx, bucket, (ticket, add, due.remove), out);
+    }
+
+    /// Who should lead a bucket, of those who are members of its log, as the charter has it.
+    pub(crate) fn leader_by_charter(&self, bucket: Bucket) -> Option<NodeId> {
+        let replica = self.replicas.get(&bucket)?;
+        let mark = replica.shard.note(MARK).map_or(0, |note| note.number);
+        self.placement()?.leader_due(bucket, &member_ids(replica.log()), mark)
+    }
+}
+
+/// The members of a log, by id.
+fn member_ids(log: &quorate_replog::Replog) -> Vec<NodeId> {
+    let mut ids: Vec<NodeId> = log.epoch().members.iter().map(|member| member.id).collect();
+    ids.sort_unstable();
+    ids
+}

@@ -1,0 +1,255 @@
+//! Who of the nodes is there, as they agree among themselves, and who leads the buckets that this node has no copy of.
+//!
+//! The agreement is `quorate-membership`'s; nothing rests on it but who should hold what (`placing.rs`), and whom this node
+//! is connected to. Who leads a bucket is told by those who do, and believed as far as it is newer.
+
+use alloc::boxed::Box;
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use bytes::Bytes;
+use core::time::Duration;
+use quorate_api::Bucket;
+use quorate_kernel::{Cx, Event, NodeId, Position, Time, Told, wire};
+use quorate_membership::{self as membership, Membership, Meta, View};
+use quorate_replog::Ballot;
+
+use crate::config::{NodeConfig, Placing};
+use crate::interface::{Endpoints, Member};
+use crate::machine::{Node, Out, Timer};
+use crate::message::Message;
+use crate::placing::Charter;
+use crate::record::Record;
+
+/// How often a node that is no member asks to become one.
+const JOIN_EVERY: Duration = Duration::from_millis(500);
+/// How often leaders say that they lead: messages get lost.
+const LEADS_EVERY: Duration = Duration::from_millis(500);
+/// Nodes that a node knows of before it is a member.
+const ACQUAINTANCES_MAX: usize = 4_096;
+
+/// What a node knows of the others.
+#[derive(Debug)]
+pub(crate) struct Roster {
+    pub(crate) membership: Membership,
+    /// The oldest record on this node's disk that the membership needs.
+    pub(crate) needs: Option<Position>,
+    /// The newest charter known here.
+    pub(crate) charter: Option<Charter>,
+    /// For the leader of bucket 0: what leaders reported of their logs since the charter was changed last.
+    pub(crate) reports: BTreeMap<Bucket, (u64, Vec<NodeId>)>,
+    /// When a member left last.
+    pub(crate) left_at: Option<Time>,
+    /// When the charter was proposed last, and on which.
+    pub(crate) proposed: (Time, u64),
+    pub(crate) asked_at: Time,
+    /// By bucket: who said last that it leads.
+    hints: Vec<Option<(Ballot, NodeId)>>,
+    told_at: Time,
+    joined_at: Time,
+    acquaintances: Vec<Member>,
+}
+
+/// What the nodes tell each other of a member.
+fn meta_of(endpoints: &Endpoints, placing: &Placing) -> Meta {
+    Meta {
+        peer: Bytes::copy_from_slice(endpoints.peer.as_bytes()),
+        info: Bytes::from(wire::encode(endpoints)),
+        zone: placing.zone.clone(),
+        rack: placing.rack.clone(),
+        capacity: placing.capacity,
+    }
+}
+
+/// A member of a view, as nodes know it.
+fn member_of(member: &membership::Member) -> Member {
+    let endpoints = wire::decode::<Endpoints>(&member.meta.info).unwrap_or_default();
+    Member { id: member.id, endpoints }
+}
+
+impl Roster {
+    pub(crate) fn new(config: &NodeConfig, placing: &Placing) -> Self {
+        // Founders cannot know what each of them would say of itself: they begin alike.
+        let alike = Placing { zone: Bytes::new(), rack: Bytes::new(), capacity: 1, ..placing.clone() };
+        let founder = |member: &Member| (member.id, meta_of(&member.endpoints, &alike));
+        let founders: Vec<_> = config.bootstrap.iter().map(founder).collect();
+        let meta = meta_of(&config.me.endpoints, placing);
+        let membership = Membership::new(config.me.id, placing.membership.clone(), meta, founders);
+        Roster {
+            membership,
+            needs: None,
+            charter: Charter::founded(config, placing),
+            reports: BTreeMap::new(),
+            left_at: None,
+            proposed: (Time::default(), 0),
+            asked_at: Time::default(),
+            hints: alloc::vec![None; usize::from(config.buckets.get())],
+            told_at: Time::default(),
+            joined_at: Time::default(),
+            acquaintances: Vec::new(),
+        }
+    }
+
+    pub(crate) fn view(&self) -> Option<&View> {
+        self.membership.view()
+    }
+
+    /// The members of the view.
+    pub(crate) fn members(&self) -> Vec<Member> {
+        self.view().map(|view| view.members.iter().map(member_of).collect()).unwrap_or_default()
+    }
+
+    /// A member of the view.
+    pub(crate) fn member(&self, id: NodeId) -> Option<Member> {
+        self.view()?.members.iter().find(|member| member.id == id).map(member_of)
+    }
+
+    pub(crate) fn hint(&self, bucket: Bucket) -> Option<(Ballot, NodeId)> {
+        self.hints.get(usize::from(bucket.0)).copied().flatten()
+    }
+
+    /// Everybody this node wants to be connected to because of the agreement.
+    pub(crate) fn peers(&self) -> Vec<Member> {
+        let mut peers = self.members();
+        if self.view().is_none() {
+            peers.extend(self.acquaintances.iter().cloned());
+        }
+        peers
+    }
+}
+
+impl Node {
+    /// Steps the membership, and takes up what it says.
+    pub(crate) fn step_membership(
+        &mut self,
+        cx: &mut Cx<'_>,
+        event: Event<membership::Message, membership::Timer, membership::Input>,
+        out: &mut Out,
+    ) {
+        let Some(roster) = &mut self.roster else { return cx.marks.hit("node.message.no_roster") };
+        let (mut child, first) = (out.child(), out.next_position());
+        quorate_kernel::Machine::step(&mut roster.membership, cx, event, &mut child);
+        let (mut told, mut discard) = (Vec::new(), None);
+        out.lift(
+            &mut child,
+            |msg| Message::Membership(Box::new(msg)),
+            Timer::Membership,
+            Record::Membership,
+            |what| match what {
+                Told::Output(output) => told.push(output),
+                Told::Discard(position) => discard = Some(position),
+            },
+        );
+        if out.next_position() > first {
+            roster.needs.get_or_insert(first);
+        }
+        if let Some(position) = discard {
+            roster.needs = Some(position);
+            self.discard(position, out);
+        }
+        for output in told {
+            self.membership_told(cx, output, out);
+        }
+    }
+
+    fn membership_told(&mut self, cx: &mut Cx<'_>, output: membership::Output, out: &mut Out) {
+        let Some(roster) = &mut self.roster else { return };
+        match output {
+            membership::Output::Installed { .. } => {
+                cx.marks.hit("node.view.installed");
+                roster.acquaintances.clear();
+                self.tell_peers(out);
+            }
+            membership::Output::NextView { left, .. } => {
+                cx.marks.hit("node.view.next");
+                if !left.is_empty() {
+                    roster.left_at = Some(cx.now);
+                }
+                self.tell_peers(out);
+            }
+            membership::Output::Kicked { .. } => cx.marks.hit("node.view.kicked"),
+            membership::Output::JoinFailed { .. } => cx.marks.hit("node.join.failed"),
+            membership::Output::Left { .. } => cx.marks.hit("node.view.left"),
+            membership::Output::Quorum { reachable: true } => cx.marks.hit("node.view.reachable"),
+            membership::Output::Quorum { reachable: false } => cx.marks.hit("node.view.unreachable"),
+        }
+    }
+
+    /// Becomes a member again and again, says what this node leads, and sees to the charter.
+    pub(crate) fn look_after_roster(&mut self, cx: &mut Cx<'_>, out: &mut Out) {
+        let Some(roster) = &mut self.roster else { return };
+        let is_outside = roster.view().is_none() && !roster.membership.is_joining() && !self.stopping;
+        if is_outside && cx.now.since(roster.joined_at) >= JOIN_EVERY && !self.connected.is_empty() {
+            roster.joined_at = cx.now;
+            cx.marks.hit("node.join.asked");
+            let seeds = self.connected.iter().copied().collect();
+            self.step_membership(cx, Event::Input(membership::Input::Join { seeds }), out);
+        }
+        let Some(roster) = &mut self.roster else { return };
+        if cx.now.since(roster.told_at) >= LEADS_EVERY {
+            roster.told_at = cx.now;
+            let leads: Vec<Bucket> =
+                self.replicas.iter().filter(|(_, replica)| replica.took).map(|(bucket, _)| *bucket).collect();
+            leads.into_iter().for_each(|bucket| self.announce(bucket, out));
+        }
+        self.look_after_charter(cx, out);
+    }
+
+    /// Tells all members that this node leads a bucket.
+    pub(crate) fn announce(&self, bucket: Bucket, out: &mut Out) {
+        let Some(roster) = &self.roster else { return };
+        for member in roster.view().iter().flat_map(|view| view.members.iter()) {
+            self.announce_to(bucket, member.id, out);
+        }
+    }
+
+    /// Tells one node that this one leads a bucket, if it does.
+    pub(crate) fn announce_to(&self, bucket: Bucket, to: NodeId, out: &mut Out) {
+        let leading = self.replicas.get(&bucket).and_then(|replica| replica.log().leading());
+        if let Some(ballot) = leading.filter(|_| to != self.config.me.id) {
+            // A hint; harmless if forgotten.
+            out.send_early(to, Message::Leads { ballot }.about(bucket));
+        }
+    }
+
+    pub(crate) fn on_leads(
+        &mut self,
+        cx: &mut Cx<'_>,
+        bucket: Bucket,
+        from: NodeId,
+        ballot: Ballot,
+        out: &mut Out,
+    ) {
+        let before = self.believed_leader(bucket);
+        let Some(roster) = &mut self.roster else { return cx.marks.hit("node.message.no_roster") };
+        let Some(hint) = roster.hints.get_mut(usize::from(bucket.0)) else { return };
+        if hint.is_some_and(|(known, _)| known >= ballot) {
+            return;
+        }
+        *hint = Some((ballot, from));
+        if self.believed_leader(bucket) == Some(from) && before != Some(from) {
+            cx.marks.hit("node.leader.hinted");
+            self.lane(bucket).origin.resume();
+            self.on_role(cx, bucket, out);
+        }
+    }
+
+    /// Somebody who is no member has introduced itself: it is told who the members are.
+    pub(crate) fn acquaint(&self, with: NodeId, out: &mut Out) {
+        let Some(roster) = &self.roster else { return };
+        if roster.view().is_some_and(|view| !view.has(with)) {
+            // Says only who and where others are.
+            out.send_early(with, Message::Acquaint(roster.members()));
+        }
+    }
+
+    pub(crate) fn on_acquaint(&mut self, mut members: Vec<Member>, out: &mut Out) {
+        let me = self.config.me.id;
+        let Some(roster) = &mut self.roster else { return };
+        if roster.view().is_none() {
+            members.retain(|member| member.id != me);
+            members.truncate(ACQUAINTANCES_MAX);
+            roster.acquaintances = members;
+            self.tell_peers(out);
+        }
+    }
+}

@@ -1,0 +1,69 @@
+//! Notes of the node's: small values that change only by agreement in the shard's log, and stand beside its keys.
+//!
+//! A note replaces the one it was built on, and no other: whoever proposes does not know what is in the log already.
+
+use alloc::collections::BTreeMap;
+use bytes::Bytes;
+use quorate_kernel::{Cx, wire};
+use quorate_store::Scan;
+use serde::{Deserialize, Serialize};
+
+use crate::batch::Payload;
+use crate::layout::{Area, note_key, notes_range};
+use crate::machine::{Out, Shard};
+use crate::overlay::Overlay;
+
+/// A note.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Note {
+    /// Which.
+    pub name: u8,
+    /// The number of the note that it replaces; 0: there is none.
+    pub on: u64,
+    /// Its own number, higher.
+    pub number: u64,
+    /// What it says.
+    pub content: Bytes,
+}
+
+/// The notes of a shard, by name.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Notes(BTreeMap<u8, Note>);
+
+impl Notes {
+    pub(crate) fn load(cx: &Cx<'_>, area: Area) -> Self {
+        let (start, end) = notes_range(area);
+        let rows = cx.store.scan(Scan::range(&start, Some(&end)));
+        let note = |value: &[u8]| match wire::decode::<Note>(value) {
+            Ok(note) => (note.name, note),
+            Err(error) => panic!("a row of a note: {error}"),
+        };
+        Notes(rows.iter().map(|(_, value)| note(value)).collect())
+    }
+
+    pub(crate) fn get(&self, name: u8) -> Option<&Note> {
+        self.0.get(&name)
+    }
+
+    /// Replaces a note, on every replica alike; whether it was replaced.
+    pub(crate) fn apply(&mut self, area: Area, note: &Note, overlay: &mut Overlay) -> bool {
+        let on = self.0.get(&note.name).map_or(0, |old| old.number);
+        let fits = on == note.on && note.number > on;
+        if fits {
+            overlay.put(note_key(area, note.name), Bytes::from(wire::encode(note)));
+            self.0.insert(note.name, note.clone());
+        }
+        fits
+    }
+}
+
+impl Shard {
+    /// Puts a note into the log. Only while batches are taken; otherwise it is dropped and marked.
+    pub(crate) fn propose_note(&mut self, cx: &mut Cx<'_>, note: Note, out: &mut Out) {
+        if !self.takes_batches() {
+            return cx.marks.hit("shard.note.dropped");
+        }
+        let payload = Payload { now_ms: cx.wall.unix_ms, notes: alloc::vec![note], ..Payload::default() };
+        self.propose(cx, &payload, out);
+    }
+}
