@@ -147,6 +147,11 @@ impl Membership {
         self.seat().map(Seat::view)
     }
 
+    /// The newest view this node knows, whether it is in it or not.
+    pub fn last_view(&self) -> Option<&View> {
+        self.view().or_else(|| self.past.as_ref().map(Past::view))
+    }
+
     /// Whether this node wants to be a member and is none yet.
     pub fn is_joining(&self) -> bool {
         matches!(self.life, Life::Joining(_))

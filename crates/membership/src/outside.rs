@@ -11,7 +11,7 @@ use crate::chain::{Chain, Help};
 use crate::config::Config;
 use crate::machine::{Out, Output, Timer};
 use crate::message::Message;
-use crate::view::ViewId;
+use crate::view::{View, ViewId};
 
 /// What is left of a membership that is over.
 #[derive(Debug, Clone)]
@@ -31,6 +31,11 @@ impl Past {
     }
 
     /// The newest view this node knows.
+    pub(crate) fn view(&self) -> &View {
+        &self.chain.view
+    }
+
+    /// Its number and hash.
     pub(crate) fn id(&self) -> ViewId {
         self.chain.view.id
     }

@@ -526,6 +526,7 @@ impl Machine for Node {
                 }
                 if self.roster.is_some() {
                     self.step_membership(cx, Event::Start, out);
+                    self.tell_peers(out);
                 }
                 out.arm(Timer::Tick, TICK);
             }

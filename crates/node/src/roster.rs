@@ -107,13 +107,19 @@ impl Roster {
         self.hints.get(usize::from(bucket.0)).copied().flatten()
     }
 
-    /// Everybody this node wants to be connected to because of the agreement.
+    /// Everybody this node wants to be connected to because of the agreement: whoever was removed comes back through those
+    /// who were there then.
     pub(crate) fn peers(&self) -> Vec<Member> {
-        let mut peers = self.members();
+        let mut peers = self.last_members();
         if self.view().is_none() {
             peers.extend(self.acquaintances.iter().cloned());
         }
         peers
+    }
+
+    fn last_members(&self) -> Vec<Member> {
+        let last = self.membership.last_view();
+        last.map(|view| view.members.iter().map(member_of).collect()).unwrap_or_default()
     }
 }
 
@@ -166,7 +172,10 @@ impl Node {
                 }
                 self.tell_peers(out);
             }
-            membership::Output::Kicked { .. } => cx.marks.hit("node.view.kicked"),
+            membership::Output::Kicked { .. } => {
+                cx.marks.hit("node.view.kicked");
+                self.tell_peers(out);
+            }
             membership::Output::JoinFailed { .. } => cx.marks.hit("node.join.failed"),
             membership::Output::Left { .. } => cx.marks.hit("node.view.left"),
             membership::Output::Quorum { reachable: true } => cx.marks.hit("node.view.reachable"),
@@ -181,7 +190,9 @@ impl Node {
         if is_outside && cx.now.since(roster.joined_at) >= JOIN_EVERY && !self.connected.is_empty() {
             roster.joined_at = cx.now;
             cx.marks.hit("node.join.asked");
-            let seeds = self.connected.iter().copied().collect();
+            // In any order: it gives up after some attempts, and the only member may be the last of many.
+            let mut seeds: Vec<NodeId> = self.connected.iter().copied().collect();
+            cx.rng.shuffle(&mut seeds);
             self.step_membership(cx, Event::Input(membership::Input::Join { seeds }), out);
         }
         let Some(roster) = &mut self.roster else { return };
@@ -236,9 +247,9 @@ impl Node {
     /// Somebody who is no member has introduced itself: it is told who the members are.
     pub(crate) fn acquaint(&self, with: NodeId, out: &mut Out) {
         let Some(roster) = &self.roster else { return };
-        if roster.view().is_some_and(|view| !view.has(with)) {
+        if roster.membership.last_view().is_some_and(|view| !view.has(with)) {
             // Says only who and where others are.
-            out.send_early(with, Message::Acquaint(roster.members()));
+            out.send_early(with, Message::Acquaint(roster.last_members()));
         }
     }
 
@@ -247,8 +258,10 @@ impl Node {
         let Some(roster) = &mut self.roster else { return };
         if roster.view().is_none() {
             members.retain(|member| member.id != me);
-            members.truncate(ACQUAINTANCES_MAX);
-            roster.acquaintances = members;
+            roster.acquaintances.retain(|known| members.iter().all(|member| member.id != known.id));
+            roster.acquaintances.extend(members);
+            let many = roster.acquaintances.len().saturating_sub(ACQUAINTANCES_MAX);
+            roster.acquaintances.drain(..many);
             self.tell_peers(out);
         }
     }
