@@ -9,6 +9,10 @@ use quorate_shard as shard;
 
 use crate::interface::Member;
 
+/// Most buckets a cluster may have: each costs its leader a heartbeat to every follower 20 times a second, and every
+/// turn looks at all of them.
+pub const BUCKETS_MAX: u16 = 256;
+
 /// Settings of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeConfig {
@@ -19,7 +23,8 @@ pub struct NodeConfig {
     /// The first members of a new cluster, the same on all of them; empty for a node that joins one.
     pub bootstrap: Vec<Member>,
     /// Into how many buckets the slots are cut, each with a log of its own; the same on all nodes, for as long as the
-    /// cluster lives. More buckets spread the load over more leaders; each costs heartbeats and smaller batches.
+    /// cluster lives. More buckets spread the load over more leaders; each costs heartbeats and smaller batches. A node
+    /// that joins and does not know yet says 1 and is told with [`crate::Input::Buckets`].
     pub buckets: NonZeroU16,
     /// The logs.
     pub log: replog::Config,

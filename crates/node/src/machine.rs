@@ -33,6 +33,14 @@ pub enum Timer {
 /// The effect buffer of a node.
 pub type Out = quorate_kernel::Out<Message, Timer, Record, Output>;
 
+/// A node's copy of a bucket, as new as the node.
+pub(crate) fn replica(config: &NodeConfig, bucket: Bucket) -> Replica {
+    let bootstrap = config.bootstrap.iter().map(crate::admin::to_log_member).collect();
+    let settings = replog::Config { log: bucket.0, ..config.log.clone() };
+    let log = Replog::new(config.me.id, settings, bootstrap);
+    Replica::new(Shard::new(log, config.limits.shard.clone()))
+}
+
 /// A whole node.
 #[derive(Debug)]
 pub struct Node {
@@ -75,15 +83,9 @@ pub struct Node {
 impl Node {
     /// A node that has not started.
     pub fn new(config: NodeConfig) -> Self {
-        let bootstrap: Vec<_> = config.bootstrap.iter().map(crate::admin::to_log_member).collect();
         let buckets = (0..config.buckets.get()).map(Bucket);
-        let replica = |bucket: Bucket| {
-            let settings = replog::Config { log: bucket.0, ..config.log.clone() };
-            let log = Replog::new(config.me.id, settings, bootstrap.clone());
-            (bucket, Replica::new(Shard::new(log, config.limits.shard.clone())))
-        };
         Node {
-            replicas: buckets.clone().map(replica).collect(),
+            replicas: buckets.clone().map(|bucket| (bucket, replica(&config, bucket))).collect(),
             lanes: buckets.map(|_| Lane::new(config.me.id)).collect(),
             config,
             transactions: Transactions::default(),
@@ -188,6 +190,7 @@ impl Node {
                 self.step_all(cx, &shard::Input::PeerLost(peer), out);
             }
             Input::Admin(ticket, request) => self.admin(cx, ticket, request, out),
+            Input::Buckets(count) => self.learn_buckets(cx, count, out),
             Input::DiskFull(full) => {
                 if full != self.disk_full {
                     cx.marks.hit(if full { "node.disk.full" } else { "node.disk.room" });
@@ -421,12 +424,7 @@ impl Machine for Node {
         match event {
             Event::Start => {
                 for lane in &mut self.lanes {
-                    lane.origin.begin_session(cx.rng.next_u64());
-                    // Answers to an earlier life's questions must not be taken for answers to this one's.
-                    let name = cx.rng.next_u64();
-                    if !self.config.limits.breaks(Mutant::NamesRepeat) {
-                        lane.reads.begin(name);
-                    }
+                    lane.begin(cx, self.config.limits.breaks(Mutant::NamesRepeat));
                 }
                 let (tickets, origin) = (cx.rng.next_u64(), cx.rng.next_u64());
                 self.transactions.begin(origin);
