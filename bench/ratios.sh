@@ -17,7 +17,7 @@ points=$(mktemp)
 trap '"$peers/cluster.sh" stop >/dev/null 2>&1 || true; rm -f "$points"' EXIT
 # shellcheck source=/dev/null
 . "$peers/env.sh"
-export CUSTOM_START="$program start --data \$DIR --client 127.0.0.1:\$PORT --peer 127.0.0.1:\$((PORT + 10000)) --admin '' \
+export CUSTOM_START="$program start --data \$DIR --client 127.0.0.1:\$PORT --cluster-door '' --peer 127.0.0.1:\$((PORT + 10000)) --admin '' \
 \$([ \$I = 1 ] || echo --join 127.0.0.1:35301)"
 
 # measure LABEL SYSTEM NODES PROTOCOL

@@ -9,6 +9,9 @@ use crate::exit;
 use crate::output::Format;
 use crate::torture;
 
+/// As the range of an argument wants it.
+const BUCKETS_MAX: i64 = quorate_node::BUCKETS_MAX as i64;
+
 /// A replicated key-value store that speaks the Redis protocol.
 ///
 /// `quorate up` starts a cluster on this machine; `quorate start` starts one node.
@@ -126,6 +129,9 @@ pub(crate) struct Start {
     /// Listen here for Redis clients.
     #[arg(long, value_name = "HOST:PORT", env = "QUORATE_CLIENT")]
     pub(crate) client: Option<String>,
+    /// Listen here for Redis Cluster clients; '' for nobody.
+    #[arg(long, value_name = "HOST:PORT", env = "QUORATE_CLUSTER_DOOR")]
+    pub(crate) cluster_door: Option<String>,
     /// Listen here for other nodes.
     #[arg(long, value_name = "HOST:PORT", env = "QUORATE_PEER")]
     pub(crate) peer: Option<String>,
@@ -135,7 +141,8 @@ pub(crate) struct Start {
     /// Peer address of a node whose cluster to join; can be repeated.
     #[arg(long, value_name = "HOST:PORT", env = "QUORATE_JOIN", value_delimiter = ',')]
     pub(crate) join: Vec<String>,
-    /// First members of a new cluster, the same list on each: ID@PEER or ID@PEER/CLIENT/ADMIN, separated by commas.
+    /// First members of a new cluster, the same list on each: ID@PEER or ID@PEER/CLIENT/ADMIN/CLUSTER-DOOR, separated
+    /// by commas.
     #[arg(long, value_name = "LIST", env = "QUORATE_BOOTSTRAP", conflicts_with = "join")]
     pub(crate) bootstrap: Option<String>,
     /// This node's id; drawn at random if nothing says it.
@@ -144,6 +151,10 @@ pub(crate) struct Start {
     /// Id of the new cluster, in hexadecimal; follows from the list of first members if nothing says it.
     #[arg(long, value_name = "HEX", env = "QUORATE_CLUSTER", value_parser = hexadecimal)]
     pub(crate) cluster: Option<String>,
+    /// Into how many buckets a new cluster cuts its keys, each with a leader of its own; 1 if nothing says it. Cannot be
+    /// changed later; a node that joins learns it.
+    #[arg(long, value_name = "N", env = "QUORATE_BUCKETS", value_parser = clap::value_parser!(u16).range(1..=BUCKETS_MAX))]
+    pub(crate) buckets: Option<u16>,
     /// Everything else.
     #[command(flatten)]
     pub(crate) settings: Settings,
@@ -179,7 +190,12 @@ pub(crate) struct Up {
     /// How many nodes a new cluster has; 5 if nothing says it.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=99))]
     pub(crate) nodes: Option<u64>,
-    /// Client port of node 1; node i is 10 (i - 1) above. Peer ports are 1000, admin ports 2000 above. 0: any free.
+    /// Into how many buckets a new cluster cuts its keys, each with a leader of its own; 1 if nothing says it. Cannot be
+    /// changed later.
+    #[arg(long, value_name = "N", env = "QUORATE_BUCKETS", value_parser = clap::value_parser!(u16).range(1..=BUCKETS_MAX))]
+    pub(crate) buckets: Option<u16>,
+    /// Client port of node 1; node i is 10 (i - 1) above. Ports for Redis Cluster clients are 1, peer ports 1000, admin
+    /// ports 2000 above. 0: any free.
     #[arg(long, default_value_t = 6379)]
     pub(crate) base_port: u16,
     /// Return once the cluster serves; `quorate down` stops it.

@@ -145,3 +145,26 @@ fn a_node_that_cannot_start_says_why_by_its_exit_code() {
     start(fresh, "127.0.0.1:0", &["--bootstrap", "1@a:1"]).fails(78, "say which of them");
     start(fresh, "127.0.0.1:0", &["--id", "x"]).fails(2, "invalid value");
 }
+
+#[test]
+fn the_number_of_buckets_is_fixed_and_learnt_by_who_joins() {
+    let cluster = Cluster::up(3, &["--buckets", "5"]);
+    let wrong = cluster.run(&["up", "--detach", "--buckets", "4"]);
+    wrong.fails(2, "the cluster exists with 5 buckets");
+    cluster.run(&["up", "--detach", "--buckets", "5"]).ok();
+
+    let temp = tempfile::tempdir().expect("a directory");
+    let data = temp.path().to_str().expect("UTF-8");
+    let (peer, any) = (cluster.door(1, "peer"), "127.0.0.1:0");
+    let client = TcpListener::bind(any).and_then(|free| free.local_addr()).expect("a port").to_string();
+    let doors = ["--client", &client, "--cluster-door", "", "--peer", any, "--admin", ""];
+    let words = [&["start", "--data", data, "--join", &peer][..], &doors].concat();
+    let mut joined = quorate(&words).stderr(Stdio::null()).spawn().expect("the program starts");
+    for key in ["a", "b", "c", "d", "e", "f", "g", "h"] {
+        cluster.run(&["put", key, key]).ok();
+        until("the new node serves", || run(&["get", key, "--at", &client]).out == format!("{key}\n"));
+    }
+    joined.kill().expect("it runs");
+    joined.wait().expect("it ends");
+    run(&[&words[..], &["--buckets", "4"]].concat()).fails(78, "has 5 buckets, which cannot be changed");
+}

@@ -18,7 +18,8 @@ use serde::{Deserialize, Serialize};
 /// The newest format of the directory that this program reads, and the one it writes.
 ///
 /// - 1: the first.
-pub const FORMAT_VERSION: u16 = 1;
+/// - 2: the number of buckets; where it is missing, a cluster has one.
+pub const FORMAT_VERSION: u16 = 2;
 
 /// The kind of the one frame that the file `meta` holds.
 const META_KIND: u16 = 1;
@@ -37,6 +38,24 @@ pub struct Meta {
     pub started: bool,
     /// What the node was told when it was made (its first members); this crate does not look inside.
     pub bootstrap: Vec<u8>,
+    /// How many buckets the cluster has; 0 as long as the node has not joined one.
+    pub buckets: u16,
+}
+
+/// [`Meta`] as format 1 had it: every cluster had one bucket.
+#[derive(Deserialize)]
+struct MetaV1 {
+    cluster: ClusterId,
+    node: NodeId,
+    started: bool,
+    bootstrap: Vec<u8>,
+}
+
+impl From<MetaV1> for Meta {
+    fn from(MetaV1 { cluster, node, started, bootstrap }: MetaV1) -> Meta {
+        let buckets = u16::from(cluster != ClusterId(0));
+        Meta { cluster, node, started, bootstrap, buckets }
+    }
 }
 
 /// Why a data directory cannot be used. Nothing in it was changed.
@@ -189,7 +208,11 @@ impl DataDir {
         if cut.kind != META_KIND || cut.bytes != bytes.len() {
             return Err(damaged());
         }
-        wire::decode(cut.payload).map(Some).map_err(|_| damaged())
+        let meta = match cut.version {
+            1 => wire::decode::<MetaV1>(cut.payload).map(Meta::from),
+            _ => wire::decode::<Meta>(cut.payload),
+        };
+        meta.map(Some).map_err(|_| damaged())
     }
 
     fn holds_files(&self, dir: &Path) -> bool {
@@ -202,7 +225,8 @@ mod tests {
     use super::*;
 
     fn meta() -> Meta {
-        Meta { cluster: ClusterId(1), node: NodeId(2), started: false, bootstrap: b"members".to_vec() }
+        let bootstrap = b"members".to_vec();
+        Meta { cluster: ClusterId(1), node: NodeId(2), started: false, bootstrap, buckets: 300 }
     }
 
     #[test]
@@ -234,8 +258,8 @@ mod tests {
         DataDir::open(temp.path()).unwrap().set_meta(meta()).unwrap();
         let path = temp.path().join("meta");
         let good = std::fs::read(&path).unwrap();
-        assert_eq!(good[..4], [11, 0, 0, 0]);
-        assert_eq!(good[8..], *b"\x01\0\x01\0\x01\x02\0\x07members");
+        assert_eq!(good[..4], [13, 0, 0, 0]);
+        assert_eq!(good[8..], *b"\x02\0\x01\0\x01\x02\0\x07members\xac\x02");
         for at in 0..good.len() {
             let mut bytes = good.clone();
             bytes[at] ^= 0x10;
@@ -247,6 +271,22 @@ mod tests {
         }
         std::fs::write(&path, good).unwrap();
         DataDir::open(temp.path()).unwrap();
+    }
+
+    #[test]
+    fn a_directory_of_format_1_has_one_bucket_once_it_has_a_cluster() {
+        let temp = tempfile::tempdir().unwrap();
+        for (cluster, buckets) in [(0, 0), (1, 1)] {
+            let old = [&[cluster], &b"\x02\0\x07members"[..]].concat();
+            let mut bytes = Vec::new();
+            frame::append(&mut bytes, 1, META_KIND, |mut buffer| {
+                buffer.extend_from_slice(&old);
+                buffer
+            });
+            std::fs::write(temp.path().join("meta"), bytes).unwrap();
+            let dir = DataDir::open(temp.path()).unwrap();
+            assert_eq!(dir.meta(), Some(&Meta { cluster: ClusterId(cluster.into()), buckets, ..meta() }));
+        }
     }
 
     #[test]

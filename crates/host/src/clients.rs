@@ -14,7 +14,7 @@ use mio::{Interest, Registry};
 use quorate_api::{Outcome, Refusal};
 use quorate_kernel::Time;
 use quorate_node::{ClientRequest, ConnectionId, Ticket};
-use quorate_resp::{Act, Step};
+use quorate_resp::{Act, Step, View};
 
 use crate::config::Limits;
 use crate::stats::{ClientStats, Histogram, Kind};
@@ -41,7 +41,8 @@ struct Pause {
 /// All connections of clients.
 #[derive(Debug)]
 pub(crate) struct Clients {
-    listener: Option<TcpListener>,
+    /// The standalone door and that of the cluster view, as far as they are open.
+    listeners: Vec<(View, TcpListener)>,
     limits: Limits,
     wire_limits: quorate_resp::Limits,
     table: Table,
@@ -71,9 +72,9 @@ pub(crate) struct Clients {
 }
 
 impl Clients {
-    pub(crate) fn new(listener: Option<TcpListener>, limits: Limits, about: About) -> Clients {
+    pub(crate) fn new(listeners: Vec<(View, TcpListener)>, limits: Limits, about: About) -> Clients {
         Clients {
-            listener,
+            listeners,
             wire_limits: wire_limits(&limits),
             tunable: Tunable {
                 idle_s: limits.idle_ms.div_ceil(1_000),
@@ -99,16 +100,16 @@ impl Clients {
         }
     }
 
-    pub(crate) fn listener(&mut self) -> Option<&mut TcpListener> {
-        self.listener.as_mut()
+    pub(crate) fn listeners(&mut self) -> impl Iterator<Item = (View, &mut TcpListener)> {
+        self.listeners.iter_mut().map(|(view, listener)| (*view, listener))
     }
 
     /// Takes no new connections any more.
-    pub(crate) fn close_door(&mut self) {
-        self.listener = None;
+    pub(crate) fn close_doors(&mut self) {
+        self.listeners.clear();
     }
 
-    /// Somebody waits at the door.
+    /// Somebody waits at a door.
     pub(crate) fn door(&mut self, now: Time) {
         self.accept_at = Some(now);
     }
@@ -128,38 +129,36 @@ impl Clients {
         if self.accept_at.is_none_or(|at| at > now) {
             return;
         }
-        let Some(listener) = &self.listener else {
-            self.accept_at = None;
-            return;
-        };
         let mut accepted = Vec::new();
-        let mut again = Some(now);
-        for _ in 0..ACCEPTS_A_TURN {
-            match listener.accept() {
-                Ok(new) => accepted.push(new),
-                Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                    again = None;
-                    break;
-                }
-                Err(error) if crate::accept::concerns_one(&error) => {}
-                Err(error) => {
-                    tracing::warn!(%error, connections = self.stats.connections, "cannot accept clients; resting a moment");
-                    self.stats.accept_failures += 1;
-                    again = Some(now + crate::accept::PAUSE);
-                    break;
+        self.accept_at = None;
+        for (view, listener) in &self.listeners {
+            let mut again = Some(now);
+            for _ in 0..ACCEPTS_A_TURN {
+                match listener.accept() {
+                    Ok((stream, address)) => accepted.push((*view, stream, address)),
+                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
+                        again = None;
+                        break;
+                    }
+                    Err(error) if crate::accept::concerns_one(&error) => {}
+                    Err(error) => {
+                        tracing::warn!(%error, connections = self.stats.connections, "cannot accept clients; resting a moment");
+                        self.stats.accept_failures += 1;
+                        again = Some(now + crate::accept::PAUSE);
+                        break;
+                    }
                 }
             }
+            self.accept_at = self.accept_at.max(again);
         }
-        self.accept_at = again;
-        for (stream, address) in accepted {
-            self.admit(stream, address, registry, now, wall_us);
+        for new in accepted {
+            self.admit(new, registry, now, wall_us);
         }
     }
 
     fn admit(
         &mut self,
-        mut stream: TcpStream,
-        address: std::net::SocketAddr,
+        (view, mut stream, address): (View, TcpStream, std::net::SocketAddr),
         registry: &Registry,
         now: Time,
         wall_us: u64,
@@ -182,8 +181,8 @@ impl Clients {
         self.stats.accepted += 1;
         self.stats.connections += 1;
         let local_address = stream.local_addr().map(|local| local.to_string()).unwrap_or_default();
-        let connection =
-            quorate_resp::Connection { id, address: address.to_string(), local_address, since_us: wall_us };
+        let (address, since_us) = (address.to_string(), wall_us);
+        let connection = quorate_resp::Connection { id, address, local_address, since_us, view };
         let client = Client::new(connection, stream, self.wire_limits.clone(), now);
         self.table.insert(id, Some(Box::new(client)));
     }

@@ -6,12 +6,16 @@ mod macros;
 mod validate;
 
 use std::fmt;
+use std::num::NonZeroU16;
 
 use serde::{Deserialize, Serialize};
 
 use macros::{document, section};
 
 pub use load::{ConfigError, ENVIRONMENT_PREFIX, Fields};
+
+/// Buckets of a new cluster, unless something else is set.
+pub const BUCKETS_DEFAULT: NonZeroU16 = NonZeroU16::MIN;
 
 /// How much an acknowledged write may cost, and what it survives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -71,6 +75,9 @@ section! {
         /// Redis clients, every key on every node. Loopback by default because there is no password yet: an address
         /// that others can reach hands them the data; one they cannot reach leaves them outside.
         client: String = "127.0.0.1:6379".into(),
+        /// Redis Cluster clients: the same data, each key at the node that leads its bucket. Empty closes it, which costs
+        /// only those clients.
+        cluster: String = "127.0.0.1:6380".into(),
         /// Other nodes. Whoever reaches it can speak as a node: keep it inside the network of the cluster.
         peer: String = "127.0.0.1:7379".into(),
         /// Operators: console, metrics, health, members. Whoever reaches it can change the cluster.
@@ -84,6 +91,8 @@ section! {
     pub struct Advertise {
         /// For Redis clients, as host:port.
         client: String = String::new(),
+        /// For Redis Cluster clients, as host:port. A wrong one sends them where nobody answers.
+        cluster: String = String::new(),
         /// For other nodes, as host:port. A wrong one lets this node speak but never be answered.
         peer: String = String::new(),
         /// For operators, as host:port.
@@ -100,13 +109,17 @@ section! {
         /// Directory for the log, the store and the node's identity. Losing it makes the node a new one; sharing it is
         /// refused.
         data: String = "quorate-data".into(),
-        /// First members of a new cluster, the same list on each of them: "ID@PEER" or "ID@PEER/CLIENT/ADMIN", with
-        /// addresses as host:port. Matters only to a node that has never run. Empty: this node founds alone, or joins.
+        /// First members of a new cluster, the same list on each of them: "ID@PEER" or "ID@PEER/CLIENT/ADMIN/CLUSTER",
+        /// with addresses as host:port. Matters only to a node that has never run. Empty: this node founds alone, or joins.
         members: Vec<String> = Vec::new(),
         /// Id of a node that has never run; 0: drawn at random. An id that another node has or had breaks the cluster.
         node: u64 = 0,
         /// Id of the new cluster, in hexadecimal. Empty: drawn at random, or taken from the list of first members.
         id: String = String::new(),
+        /// Into how many buckets a new cluster cuts its keys, each with a log and a leader of its own; the same on each of
+        /// its first members, and for as long as it lives. Few: few nodes lead and share the load of writes; many (256 at
+        /// most): heartbeats for each, and requests that touch several cost more. 0: as the cluster has it, a new one 1.
+        buckets: u16 = 0,
     }
 }
 

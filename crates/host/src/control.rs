@@ -26,6 +26,8 @@ pub(crate) enum Control {
 pub struct Addresses {
     /// Redis clients.
     pub client: Option<SocketAddr>,
+    /// Redis Cluster clients.
+    pub cluster: Option<SocketAddr>,
     /// Other nodes.
     pub peer: Option<SocketAddr>,
     /// Operators.

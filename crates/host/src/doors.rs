@@ -5,6 +5,7 @@ use std::net::{SocketAddr, ToSocketAddrs};
 
 use mio::net::TcpListener;
 use quorate_node::Endpoints;
+use quorate_resp::View;
 
 use crate::config::Config;
 use crate::control::Addresses;
@@ -15,7 +16,8 @@ const BACKLOG: i32 = 4_096;
 
 /// The doors of a node, open.
 pub(crate) struct Doors {
-    pub(crate) client: Option<TcpListener>,
+    /// For clients, each with what they are shown there.
+    pub(crate) clients: Vec<(View, TcpListener)>,
     pub(crate) peer: TcpListener,
     pub(crate) admin: Option<std::net::TcpListener>,
     pub(crate) addresses: Addresses,
@@ -37,26 +39,26 @@ fn listen(door: &'static str, address: &str) -> Result<(std::net::TcpListener, S
 }
 
 pub(crate) fn open_doors(config: &Config) -> Result<Doors, StartError> {
-    let watched = |listener: std::net::TcpListener, door: &'static str, address: &str| {
+    let watched = |door: &'static str, address: &str| {
+        let (listener, bound) = listen(door, address)?;
         let refused = |error: io::Error| StartError::Listen {
             door,
             address: address.into(),
             reason: error.to_string(),
         };
         listener.set_nonblocking(true).map_err(refused)?;
-        Ok::<_, StartError>(TcpListener::from_std(listener))
+        Ok::<_, StartError>((TcpListener::from_std(listener), bound))
+    };
+    let open = |door: &'static str, address: &str| match address {
+        "" => Ok((None, None)),
+        address => watched(door, address).map(|(listener, bound)| (Some(listener), Some(bound))),
     };
     let mut addresses = Addresses::default();
-    let client = if config.listen.client.is_empty() {
-        None
-    } else {
-        let (listener, bound) = listen("client", &config.listen.client)?;
-        addresses.client = Some(bound);
-        Some(watched(listener, "client", &config.listen.client)?)
-    };
-    let (listener, bound) = listen("peer", &config.listen.peer)?;
-    addresses.peer = Some(bound);
-    let peer = watched(listener, "peer", &config.listen.peer)?;
+    let (client, cluster, peer);
+    (client, addresses.client) = open("client", &config.listen.client)?;
+    (cluster, addresses.cluster) = open("cluster", &config.listen.cluster)?;
+    let (listener, bound) = watched("peer", &config.listen.peer)?;
+    (peer, addresses.peer) = (listener, Some(bound));
     let admin = if config.listen.admin.is_empty() {
         None
     } else {
@@ -64,7 +66,9 @@ pub(crate) fn open_doors(config: &Config) -> Result<Doors, StartError> {
         addresses.admin = Some(bound);
         Some(listener)
     };
-    Ok(Doors { client, peer, admin, addresses })
+    let client = client.map(|listener| (View::Standalone, listener));
+    let clients = client.into_iter().chain(cluster.map(|listener| (View::Cluster, listener))).collect();
+    Ok(Doors { clients, peer, admin, addresses })
 }
 
 impl Doors {
@@ -78,6 +82,7 @@ impl Doors {
             peer: told(&config.advertise.peer, self.addresses.peer),
             client: told(&config.advertise.client, self.addresses.client),
             admin: told(&config.advertise.admin, self.addresses.admin),
+            cluster: told(&config.advertise.cluster, self.addresses.cluster),
         }
     }
 }

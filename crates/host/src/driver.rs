@@ -11,6 +11,7 @@ mod sync;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
+use std::num::NonZeroU16;
 use std::sync::{Arc, mpsc};
 use std::time::Duration;
 
@@ -50,9 +51,9 @@ enum Held<Msg> {
 }
 
 /// How many bytes the disk has left.
-pub(crate) type Room = Box<dyn FnMut() -> io::Result<u64>>;
-/// Keeps the cluster's id once it is known.
-pub(crate) type Joined = Box<dyn FnMut(ClusterId) -> io::Result<()>>;
+pub type Room = Box<dyn FnMut() -> io::Result<u64>>;
+/// Keeps the cluster's id and number of buckets once they are known.
+pub type Joined = Box<dyn FnMut(ClusterId, NonZeroU16) -> io::Result<()>>;
 
 /// Everything a loop owns.
 pub(crate) struct Driver<M: Hosted> {
@@ -197,7 +198,7 @@ impl<M: Hosted> Driver<M> {
         while let Some(timer) = self.live.timers.due(now) {
             self.step(Event::Timer(timer));
         }
-        self.read_peers(now);
+        self.read_peers(now)?;
         self.read_clients();
         // What was put off until all that has arrived is taken.
         let now = self.clock.now();
@@ -218,7 +219,7 @@ impl<M: Hosted> Driver<M> {
             match event.token() {
                 token::WAKER => {}
                 token::SIGNAL => self.signalled(),
-                token::CLIENT_DOOR => self.clients.door(now),
+                token::CLIENT_DOOR | token::CLUSTER_DOOR => self.clients.door(now),
                 token::PEER_DOOR => self.peers.door(now),
                 at => match token::family(at) {
                     token::Family::Client => self.clients.event(event),
@@ -229,9 +230,9 @@ impl<M: Hosted> Driver<M> {
     }
 
     /// Takes in what peers have sent, and what has become of connections to them.
-    fn read_peers(&mut self, now: Time) {
+    fn read_peers(&mut self, now: Time) -> Result<(), RunError> {
         self.peers.tick(self.poll.registry(), now);
-        self.connection_events();
+        self.connection_events()?;
         let mut messages = Vec::new();
         self.peers.read(now, |from, bytes| match quorate_kernel::wire::decode::<M::Msg>(bytes) {
             Ok(msg) => {
@@ -243,24 +244,31 @@ impl<M: Hosted> Driver<M> {
         for (from, msg) in messages {
             self.step(Event::Message { from, msg });
         }
-        self.connection_events();
+        self.connection_events()
     }
 
-    fn connection_events(&mut self) {
+    fn connection_events(&mut self) -> Result<(), RunError> {
         for event in self.peers.take_events() {
             match event {
                 PeerEvent::Connected(id) => self.step(Event::Input(Input::PeerConnected(id))),
                 PeerEvent::Lost(id) => self.step(Event::Input(Input::PeerLost(id))),
-                PeerEvent::Joined(cluster) => {
-                    tracing::info!(%cluster, "joined a cluster");
-                    if let Some(keep) = &mut self.joined
-                        && let Err(error) = keep(cluster)
-                    {
-                        tracing::error!(%error, "the cluster's id could not be kept; it will be learnt again");
-                    }
-                }
+                PeerEvent::Joined(cluster, buckets) => self.join(cluster, buckets)?,
             }
         }
+        Ok(())
+    }
+
+    /// The cluster's number of buckets must be on disk before a record of one of them is.
+    fn join(&mut self, cluster: ClusterId, buckets: NonZeroU16) -> Result<(), RunError> {
+        tracing::info!(%cluster, buckets, "joined a cluster");
+        if let Some(keep) = &mut self.joined {
+            let failed = |source| RunError::Disk { doing: "keeping which cluster it joined", source };
+            keep(cluster, buckets).map_err(failed)?;
+        }
+        if buckets > NonZeroU16::MIN {
+            self.step(Event::Input(Input::Buckets(buckets)));
+        }
+        Ok(())
     }
 
     /// Takes in what clients have sent.

@@ -26,6 +26,19 @@ pub enum StartError {
         /// The directory.
         path: std::path::PathBuf,
     },
+    /// The cluster was founded with another number of buckets than is asked for.
+    #[error(
+        "{}: this node's cluster has {kept} buckets, which cannot be changed, but cluster.buckets asks for {asked}: take \
+         that setting (or --buckets) away, or found another cluster in an empty directory", path.display()
+    )]
+    Buckets {
+        /// The directory.
+        path: std::path::PathBuf,
+        /// What it says.
+        kept: u16,
+        /// What the configuration says.
+        asked: u16,
+    },
     /// The log cannot be used.
     #[error(transparent)]
     Log(#[from] OpenError),
@@ -51,7 +64,7 @@ pub enum StartError {
          another port"
     )]
     InUse {
-        /// `client`, `peer` or `admin`.
+        /// `client`, `cluster`, `peer` or `admin`.
         door: &'static str,
         /// The address.
         address: String,
@@ -59,7 +72,7 @@ pub enum StartError {
     /// A door cannot be opened for another reason.
     #[error("the {door} door cannot listen on {address}: {reason}; check listen.{door}")]
     Listen {
-        /// `client`, `peer` or `admin`.
+        /// `client`, `cluster`, `peer` or `admin`.
         door: &'static str,
         /// The address.
         address: String,
@@ -80,7 +93,7 @@ impl StartError {
     /// The exit code of the process, after `sysexits.h` where it has one.
     pub fn exit_code(&self) -> u8 {
         match self {
-            StartError::Config(_) => 78,
+            StartError::Config(_) | StartError::Buckets { .. } => 78,
             StartError::Data(DataDirError::InUse { .. }) => 73,
             StartError::Data(_)
             | StartError::Meta { .. }

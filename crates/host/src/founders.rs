@@ -1,7 +1,7 @@
 //! The first members of a cluster, as a configuration lists them.
 
 use quorate_kernel::{ClusterId, NodeId};
-use quorate_node::{Endpoints, Member};
+use quorate_node::{BUCKETS_MAX, Endpoints, Member};
 
 use crate::config::Config;
 
@@ -30,17 +30,17 @@ pub(crate) fn parse(list: &[String]) -> Result<Vec<Member>, Vec<String>> {
 }
 
 fn one(text: &str) -> Result<Member, &'static str> {
-    const FORM: &str = "write ID@PEER or ID@PEER/CLIENT/ADMIN, each address as host:port";
+    const FORM: &str = "write ID@PEER or ID@PEER/CLIENT/ADMIN/CLUSTER, each address as host:port";
     let (id, addresses) = text.split_once('@').ok_or(FORM)?;
     let id = id.parse().ok().filter(|id| *id > 0).ok_or("the id must be a number above 0")?;
     let mut addresses = addresses.split('/');
     let mut next = || addresses.next().unwrap_or_default().to_owned();
-    let endpoints = Endpoints { peer: next(), client: next(), admin: next() };
+    let endpoints = Endpoints { peer: next(), client: next(), admin: next(), cluster: next() };
     let is_address = |text: &str| {
         text.rsplit_once(':')
             .is_some_and(|(host, port)| !host.is_empty() && port.parse::<u16>().is_ok_and(|port| port > 0))
     };
-    let optional = [&endpoints.client, &endpoints.admin];
+    let optional = [&endpoints.client, &endpoints.admin, &endpoints.cluster];
     if !is_address(&endpoints.peer) || !optional.iter().all(|text| text.is_empty() || is_address(text)) {
         return Err(FORM);
     }
@@ -57,6 +57,12 @@ pub(crate) fn complaints(config: &Config) -> Vec<String> {
     if !cluster.id.is_empty() && parse_id(&cluster.id).is_none() {
         complaints
             .push(format!("cluster.id = \"{}\": write 1 to 16 hexadecimal digits, not all 0", cluster.id));
+    }
+    if cluster.buckets > BUCKETS_MAX {
+        complaints.push(format!(
+            "cluster.buckets = {}: a cluster has 1 to {BUCKETS_MAX} buckets (0: as it was founded)",
+            cluster.buckets
+        ));
     }
     if cluster.members.is_empty() {
         return complaints;
@@ -107,6 +113,7 @@ mod tests {
         assert_eq!(one[0].id, NodeId(1));
         assert_eq!(one[0].endpoints.peer, "[::1]:1");
         assert_eq!(one[0].endpoints.admin, "a:3");
+        assert_eq!(one[0].endpoints.cluster, "");
         let other = parse(&list(&["1@[::1]:1/a:2/a:3", "2@b:1"])).expect("a list");
         assert_eq!(cluster_id("", &one), cluster_id("", &other));
         assert_ne!(cluster_id("", &one), cluster_id("", &one[..1]));
@@ -115,7 +122,17 @@ mod tests {
 
     #[test]
     fn all_mistakes_are_named() {
-        let bad = ["1", "x@a:1", "0@a:1", "1@a", "1@:1", "1@a:0", "1@a:1/b", "1@a:1/b:1/c:1/d:1"];
+        let bad = [
+            "1",
+            "x@a:1",
+            "0@a:1",
+            "1@a",
+            "1@:1",
+            "1@a:0",
+            "1@a:1/b",
+            "1@a:1/b:1/c:1/d",
+            "1@a:1/b:1/c:1/d:1/e:1",
+        ];
         let complaints = parse(&list(&bad)).expect_err("bad lists");
         assert_eq!(complaints.len(), bad.len(), "{complaints:?}");
         assert_eq!(parse(&list(&["1@a:1", "1@b:1"])).expect_err("twins").len(), 1);
@@ -125,7 +142,9 @@ mod tests {
         config.cluster.node = 2;
         config.cluster.id = "xyz".into();
         config.cluster.join = list(&["b:1"]);
-        assert_eq!(super::complaints(&config).len(), 3);
+        config.cluster.buckets = BUCKETS_MAX + 1;
+        assert_eq!(super::complaints(&config).len(), 4);
+        config.cluster.buckets = BUCKETS_MAX;
         config.cluster.node = 1;
         config.cluster.id.clear();
         config.cluster.join.clear();

@@ -34,6 +34,7 @@ mod token;
 pub use admin::{LeadershipBody, LogBody, MembersBody, OutcomeReport, SetLogFilter, StatusReport};
 pub use config::{Config, ConfigError};
 pub use control::{Addresses, Handle};
+pub use driver::{Joined, Room};
 pub use error::{RunError, StartError};
 pub use hosted::Hosted;
 pub use peers::PeerStats;

@@ -12,7 +12,7 @@ use quorate_kernel::{ClusterId, NodeId, wire};
 use quorate_node::{Endpoints, LogConfig, Member, Node, NodeConfig, Status};
 use quorate_store::{MemoryStore, Store};
 
-use crate::config::{Config, ConfigError, Durability};
+use crate::config::{BUCKETS_DEFAULT, Config, ConfigError, Durability};
 use crate::doors::open_doors;
 use crate::error::StartError;
 use crate::founders;
@@ -46,8 +46,10 @@ impl Host {
         let (log, limits) = (log_config(&config), node_limits(&config));
         launch(config, options, doors, parts, |identity| {
             let me = Member { id: identity.id, endpoints: identity.endpoints.clone() };
-            let (cluster, buckets) = (identity.cluster, NonZeroU16::MIN);
-            Node::new(NodeConfig { me, cluster, bootstrap, buckets, placing: None, log, limits })
+            // A node that joins is told before it hears from anybody.
+            let buckets = NonZeroU16::new(identity.buckets).unwrap_or(NonZeroU16::MIN);
+            let cluster = identity.cluster;
+            Node::new(NodeConfig { me, cluster, bootstrap, buckets, placing, log, limits })
         })
     }
 }
@@ -58,6 +60,15 @@ fn draw() -> Result<u64, StartError> {
     let refused = |error: rustix::io::Errno| system("random numbers")(error.into());
     rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()).map_err(refused)?;
     Ok((u64::from_le_bytes(bytes) >> 11).max(1))
+}
+
+/// How many buckets a cluster gets that is founded, by configuration; 0 for a node that joins one and learns it there.
+fn buckets(config: &Config) -> u16 {
+    match config.cluster.buckets {
+        _ if !config.cluster.join.is_empty() => 0,
+        0 => BUCKETS_DEFAULT.get(),
+        asked => asked,
+    }
 }
 
 /// Who a node is that has never run, and the first members of its cluster if it founds one.
@@ -98,11 +109,16 @@ fn on_disk(
         Some(meta) => meta.clone(),
         None => {
             let (node, cluster, bootstrap) = newborn(config, endpoints)?;
-            let meta = Meta { cluster, node, started: false, bootstrap: wire::encode(&bootstrap) };
+            let (bootstrap, buckets) = (wire::encode(&bootstrap), buckets(config));
+            let meta = Meta { cluster, node, started: false, bootstrap, buckets };
             dir.set_meta(meta.clone())?;
             meta
         }
     };
+    let (kept, asked) = (meta.buckets, config.cluster.buckets);
+    if kept != 0 && asked != 0 && kept != asked {
+        return Err(StartError::Buckets { path: dir.path().to_owned(), kept, asked });
+    }
     let Ok(bootstrap) = wire::decode::<Vec<Member>>(&meta.bootstrap) else {
         return Err(StartError::Meta { path: dir.path().to_owned() });
     };
@@ -120,16 +136,17 @@ fn on_disk(
     let parts = Parts {
         id: meta.node,
         cluster: meta.cluster,
+        buckets: meta.buckets,
         store: Box::new(store),
         wal,
         recovery,
         room: Some(Box::new(move || free_bytes(&path))),
         // Holds the directory, and with it its lock, for as long as the node runs.
-        joined: Some(Box::new(move |cluster| {
+        joined: Some(Box::new(move |cluster, buckets| {
             let Some(meta) = dir.meta().cloned() else {
                 return Err(io::Error::other("the directory has no owner"));
             };
-            dir.set_meta(Meta { cluster, ..meta }).map_err(io::Error::other)
+            dir.set_meta(Meta { cluster, buckets: buckets.get(), ..meta }).map_err(io::Error::other)
         })),
         seed: draw()?,
     };
@@ -140,7 +157,8 @@ fn in_memory(config: &Config, endpoints: Endpoints) -> Result<(Parts, Vec<Member
     let (id, cluster, bootstrap) = newborn(config, endpoints)?;
     let (wal, recovery) = Wal::open(&PathBuf::new(), wal_options(config, id))?;
     let store: Box<dyn Store> = Box::new(MemoryStore::default());
-    let parts = Parts { id, cluster, store, wal, recovery, room: None, joined: None, seed: draw()? };
+    let (buckets, seed) = (buckets(config), draw()?);
+    let parts = Parts { id, cluster, buckets, store, wal, recovery, room: None, joined: None, seed };
     Ok((parts, bootstrap))
 }
 

@@ -12,6 +12,7 @@ mod resolve;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
+use std::num::NonZeroU16;
 
 use mio::Registry;
 use mio::event::Event;
@@ -33,8 +34,8 @@ pub(crate) enum PeerEvent {
     Connected(NodeId),
     /// The connection to this node broke.
     Lost(NodeId),
-    /// This node joined this cluster.
-    Joined(ClusterId),
+    /// This node joined this cluster, which has so many buckets.
+    Joined(ClusterId, NonZeroU16),
 }
 
 /// Sums for the operators.
@@ -192,8 +193,9 @@ impl Peers {
         match (change, id) {
             (Change::Connected(welcome), Some(id)) => {
                 if self.me.cluster == ClusterId(0) {
-                    self.me.cluster = welcome.cluster;
-                    self.events.push(PeerEvent::Joined(welcome.cluster));
+                    (self.me.cluster, self.me.buckets) = (welcome.cluster, welcome.buckets);
+                    let buckets = NonZeroU16::new(welcome.buckets).unwrap_or(NonZeroU16::MIN);
+                    self.events.push(PeerEvent::Joined(welcome.cluster, buckets));
                 }
                 tracing::info!(peer = %id, address = %welcome.endpoints.peer, "connected to a peer");
                 // An address may be answered by another node than before.

@@ -10,6 +10,7 @@ use mio::{Interest, Poll, Waker};
 use quorate_engine::wal::{Recovery, Wal};
 use quorate_kernel::{ClusterId, Cx, Marks, NodeId, Position, Rng, wire};
 use quorate_node::Endpoints;
+use quorate_resp::View;
 use quorate_store::Store;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
@@ -37,6 +38,8 @@ pub struct Identity {
     pub cluster: ClusterId,
     /// Where it can be reached.
     pub endpoints: Endpoints,
+    /// How many buckets its cluster has; 0 until it has joined one.
+    pub buckets: u16,
 }
 
 /// What a node stands on: its identity, its log and its store.
@@ -45,6 +48,8 @@ pub struct Parts {
     pub id: NodeId,
     /// Its cluster; 0 if it is to join one.
     pub cluster: ClusterId,
+    /// How many buckets its cluster has; 0 if it is to join one.
+    pub buckets: u16,
     /// The materialised state.
     pub store: Box<dyn Store>,
     /// The log.
@@ -52,9 +57,9 @@ pub struct Parts {
     /// The records found in it.
     pub recovery: Recovery,
     /// Bytes free on the disk, if there is one.
-    pub room: Option<Box<dyn FnMut() -> io::Result<u64>>>,
-    /// Keeps the cluster's id once it is known.
-    pub joined: Option<Box<dyn FnMut(ClusterId) -> io::Result<()>>>,
+    pub room: Option<Room>,
+    /// Keeps the cluster's id and number of buckets once they are known.
+    pub joined: Option<Joined>,
     /// Seed of the node's chance.
     pub seed: u64,
 }
@@ -149,7 +154,8 @@ pub(crate) fn launch<M: Hosted>(
     let poll = Poll::new().map_err(system("an event queue"))?;
     let waker = Waker::new(poll.registry(), token::WAKER).map_err(system("a way to wake the loop"))?;
     let waker = Arc::new(waker);
-    let identity = Identity { id: parts.id, cluster: parts.cluster, endpoints: doors.endpoints(&config) };
+    let endpoints = doors.endpoints(&config);
+    let identity = Identity { id: parts.id, cluster: parts.cluster, endpoints, buckets: parts.buckets };
     let mut revived = restore(&identity, parts, clock, make)?;
 
     let (asking, controls) = mpsc::channel();
@@ -157,10 +163,10 @@ pub(crate) fn launch<M: Hosted>(
     handle.addresses = doors.addresses;
     handle.beat();
     let about = about(&config, &options, &doors.addresses);
-    let mut clients = Clients::new(doors.client, config.limits.clone(), about);
+    let mut clients = Clients::new(doors.clients, config.limits.clone(), about);
     let mut peers = Peers::new(
         doors.peer,
-        Myself { cluster: identity.cluster, id: identity.id, endpoints: identity.endpoints.clone() },
+        Myself::new(&identity, config.cluster.buckets),
         config.peers.clone(),
         Resolver::new(Arc::new(waking(&waker))),
         revived.rng.fork(),
@@ -257,8 +263,12 @@ fn check_descriptors(config: &Config) {
 
 fn watch_doors(poll: &Poll, clients: &mut Clients, peers: &mut Peers) -> io::Result<()> {
     let registry = poll.registry();
-    if let Some(listener) = clients.listener() {
-        registry.register(listener, token::CLIENT_DOOR, Interest::READABLE)?;
+    for (view, listener) in clients.listeners() {
+        let door = match view {
+            View::Standalone => token::CLIENT_DOOR,
+            View::Cluster => token::CLUSTER_DOOR,
+        };
+        registry.register(listener, door, Interest::READABLE)?;
     }
     registry.register(peers.listener(), token::PEER_DOOR, Interest::READABLE)
 }

@@ -8,6 +8,8 @@ pub(crate) const WAKER: Token = Token(0);
 pub(crate) const SIGNAL: Token = Token(1);
 /// Somebody dials the client door.
 pub(crate) const CLIENT_DOOR: Token = Token(2);
+/// Somebody dials the door of the cluster view.
+pub(crate) const CLUSTER_DOOR: Token = Token(4);
 /// Somebody dials the peer door.
 pub(crate) const PEER_DOOR: Token = Token(3);
 

@@ -9,7 +9,8 @@ use quorate_kernel::{Cx, Event, NodeId, wire};
 use quorate_replog::{self as replog, ChangeEnd};
 use quorate_shard as shard;
 
-use crate::interface::{AdminOutcome, AdminRequest, Endpoints, Member, Output, Ticket};
+use crate::endpoints::Endpoints;
+use crate::interface::{AdminOutcome, AdminRequest, Member, Output, Ticket};
 use crate::machine::{Node, Out};
 use crate::message::Message;
 use crate::replica::Replica;

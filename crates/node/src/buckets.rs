@@ -1,22 +1,60 @@
-//! The buckets that this node leads: who their members are, and who should lead.
+//! The buckets of a node: how many there are; of those it leads, who their members are and who should lead.
 //!
 //! They follow the charter (`placing.rs`). Without one the members of bucket 0 are those of the cluster, and every bucket
 //! follows them; bucket by bucket another member should lead, so that the load is spread.
 
 use alloc::vec::Vec;
+use core::num::NonZeroU16;
 use core::time::Duration;
-use quorate_api::Bucket;
+use quorate_api::{Bucket, Refusal};
 use quorate_kernel::{Cx, Event, NodeId};
 use quorate_replog::Member;
-use quorate_shard as shard;
+use quorate_shard::{self as shard, Mutant};
 
 use crate::admin::Asker;
-use crate::machine::{Node, Out};
+use crate::config::BUCKETS_MAX;
+use crate::lane::Lane;
+use crate::machine::{Node, Out, replica};
 
 /// Between looks at who should lead. Long beside an election: whoever should lead may just have failed to.
 const BALANCE_EVERY: Duration = Duration::from_secs(2);
 
 impl Node {
+    /// The cluster that this node is about to join has so many buckets, and copies of each. It has heard of no leader yet, so nothing that
+    /// its clients want has been sent; what waits was placed as if there were fewer buckets, and is refused.
+    pub(crate) fn learn_shape(&mut self, cx: &mut Cx<'_>, count: NonZeroU16, copies: u8, out: &mut Out) {
+        let known = self.config.buckets.get();
+        let is_new = self.log().epoch().number == 0 && self.log().believed_leader().is_none();
+        if count.get() < known || count.get() > BUCKETS_MAX || !is_new || self.roster.is_some() {
+            return cx.marks.hit("node.buckets.told_late");
+        }
+        for bucket in self.every_bucket() {
+            // A connection's next request begins when the one before it has ended: each round ends some.
+            for _ in 0..self.lane(bucket).awaited() {
+                let lane = self.lane(bucket);
+                let mut ends = lane.origin.refuse_unsent(Refusal::NotServing);
+                ends.extend(lane.reads.overdue(Duration::ZERO, cx.now));
+                self.reply(cx, bucket, ends, out);
+            }
+        }
+        self.config.buckets = count;
+        self.config.copies = copies;
+        self.roster = Roster::new(&self.config);
+        for bucket in (known..count.get()).map(Bucket) {
+            let mut lane = Lane::new(self.config.me.id);
+            lane.begin(cx, self.config.limits.breaks(Mutant::NamesRepeat));
+            self.lanes.push(lane);
+            if self.roster.is_none() {
+                self.make_replica(bucket, Vec::new());
+                self.step_shard(cx, bucket, Event::Start, out);
+            }
+        }
+        if self.roster.is_some() {
+            self.step_membership(cx, Event::Start, out);
+        }
+        cx.marks.hit("node.buckets.learnt");
+    }
+
     /// Looks after the buckets that this node leads.
     pub(crate) fn look_after_buckets(&mut self, cx: &mut Cx<'_>, out: &mut Out) {
         self.look_after_records(cx, out);

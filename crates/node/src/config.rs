@@ -10,6 +10,10 @@ use quorate_shard as shard;
 
 use crate::interface::Member;
 
+/// Most buckets a cluster may have: each costs its leader a heartbeat to every follower 20 times a second, and every
+/// turn looks at all of them.
+pub const BUCKETS_MAX: u16 = 256;
+
 /// Settings of a node.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct NodeConfig {
@@ -20,23 +24,25 @@ pub struct NodeConfig {
     /// The first members of a new cluster, the same on all of them; empty for a node that joins one.
     pub bootstrap: Vec<Member>,
     /// Into how many buckets the slots are cut, each with a log of its own; the same on all nodes, for as long as the
-    /// cluster lives. More buckets spread the load over more leaders; each costs heartbeats and smaller batches.
+    /// cluster lives. More buckets spread the load over more leaders; each costs heartbeats and smaller batches. A node
+    /// that joins and does not know yet says 1 and is told with [`crate::Input::Buckets`].
     pub buckets: NonZeroU16,
-    /// How buckets are placed on nodes that come and go; `None`: all members hold all of them, and only an operator or
-    /// a node that joins changes the members. The same on all nodes, for as long as the cluster lives.
-    pub placing: Option<Placing>,
+    /// How many nodes hold each bucket, on nodes that come and go; 0: all members hold all buckets, and only an
+    /// operator or a node that joins changes the members. At first the same on all nodes, and 0 or not for as long as the
+    /// cluster lives.
+    pub copies: u8,
+    /// How buckets are placed; of no consequence without copies.
+    pub placing: Placing,
     /// The logs.
     pub log: replog::Config,
     /// Queues and deadlines.
     pub limits: Limits,
 }
 
-/// How buckets are placed on nodes that come and go: the nodes agree who of them is there, and each bucket has so many
-/// copies on them.
+/// How buckets are placed on nodes that come and go: the nodes agree who of them is there, and each bucket has copies on
+/// some of them.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Placing {
-    /// Copies of each bucket; the same on all founders. One of three may be lost without harm, two of five.
-    pub copies: u8,
     /// What this node shares large failures with: a site.
     pub zone: Bytes,
     /// What it shares small failures with, within its zone.
@@ -52,9 +58,8 @@ pub struct Placing {
 
 impl Placing {
     /// For servers.
-    pub fn production(copies: u8) -> Self {
+    pub fn production() -> Self {
         Placing {
-            copies,
             zone: Bytes::new(),
             rack: Bytes::new(),
             capacity: 1,

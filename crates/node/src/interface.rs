@@ -2,9 +2,12 @@
 
 use alloc::string::String;
 use alloc::vec::Vec;
+use core::num::NonZeroU16;
 use quorate_api::{Consistency, Outcome, Request};
 use quorate_kernel::NodeId;
 use serde::{Deserialize, Serialize};
+
+use crate::endpoints::Endpoints;
 
 /// A connection of a client; the driver numbers them and never reuses a number in one lifetime of the node.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
@@ -13,17 +16,6 @@ pub struct ConnectionId(pub u64);
 /// Names one request among those of its driver's lifetime, so that the answer finds it.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct Ticket(pub u64);
-
-/// Where a node can be reached, each as `host:port`.
-#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Default, Serialize, Deserialize)]
-pub struct Endpoints {
-    /// By other nodes.
-    pub peer: String,
-    /// By Redis clients.
-    pub client: String,
-    /// By operators (HTTP).
-    pub admin: String,
-}
 
 /// A member of the cluster.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
@@ -88,6 +80,8 @@ pub enum Input {
     PeerLost(NodeId),
     /// An operator asks for something; answered with [`Output::Admin`].
     Admin(Ticket, AdminRequest),
+    /// Learnt by a node that joins, before it hears from anybody else: the cluster has so many buckets.
+    Buckets(NonZeroU16),
     /// Whether the disk has room for new requests. While it has none, writes are refused.
     DiskFull(bool),
     /// The node is to stop: refuse what is new, hand leadership over, then say [`Output::ReadyToStop`].

@@ -1,7 +1,7 @@
 //! The way of this node's clients into one bucket.
 
 use core::time::Duration;
-use quorate_kernel::{NodeId, Time};
+use quorate_kernel::{Cx, NodeId, Time};
 
 use crate::connections::Connections;
 use crate::origin::Origin;
@@ -30,6 +30,16 @@ impl Lane {
             begin_again_at: Time::default(),
             leader_full_until: Time::default(),
             dispatching: false,
+        }
+    }
+
+    /// A new life of the node begins.
+    pub(crate) fn begin(&mut self, cx: &mut Cx<'_>, names_repeat: bool) {
+        self.origin.begin_session(cx.rng.next_u64());
+        // Answers to an earlier life's questions must not be taken for answers to this one's.
+        let name = cx.rng.next_u64();
+        if !names_repeat {
+            self.reads.begin(name);
         }
     }
 

@@ -15,6 +15,7 @@ mod buckets;
 mod config;
 mod connections;
 mod dispatch;
+mod endpoints;
 mod gate;
 mod interface;
 mod lane;
@@ -34,9 +35,10 @@ mod tick;
 mod transact;
 mod transactions;
 
-pub use config::{Limits, NodeConfig, Placing};
+pub use config::{BUCKETS_MAX, Limits, NodeConfig, Placing};
+pub use endpoints::Endpoints;
 pub use interface::{
-    AdminOutcome, AdminRequest, ClientRequest, ConnectionId, Endpoints, Input, Member, Output, Status, Ticket,
+    AdminOutcome, AdminRequest, ClientRequest, ConnectionId, Input, Member, Output, Status, Ticket,
 };
 pub use machine::{Node, Out, Timer};
 pub use message::Message;

@@ -81,7 +81,7 @@ pub struct Node {
 impl Node {
     /// A node that has not started.
     pub fn new(config: NodeConfig) -> Self {
-        let roster = config.placing.as_ref().map(|placing| Box::new(Roster::new(&config, placing)));
+        let roster = Roster::new(&config);
         let buckets = (0..config.buckets.get()).map(Bucket);
         let lanes = buckets.clone().map(|_| Lane::new(config.me.id)).collect();
         let mut node = Node {
@@ -133,7 +133,7 @@ impl Node {
     }
 
     /// Begins a copy of a bucket, if there is none.
-    fn make_replica(&mut self, bucket: Bucket, founders: Vec<replog::Member>) {
+    pub(crate) fn make_replica(&mut self, bucket: Bucket, founders: Vec<replog::Member>) {
         let config = &self.config;
         self.replicas.entry(bucket).or_insert_with(|| {
             let settings = replog::Config { log: bucket.0, ..config.log.clone() };
@@ -239,6 +239,7 @@ impl Node {
                 self.step_all(cx, &shard::Input::PeerLost(peer), out);
             }
             Input::Admin(ticket, request) => self.admin(cx, ticket, request, out),
+            Input::Shape { buckets, copies } => self.learn_shape(cx, buckets, copies, out),
             Input::DiskFull(full) => {
                 if full != self.disk_full {
                     cx.marks.hit(if full { "node.disk.full" } else { "node.disk.room" });
@@ -504,12 +505,7 @@ impl Machine for Node {
         match event {
             Event::Start => {
                 for lane in &mut self.lanes {
-                    lane.origin.begin_session(cx.rng.next_u64());
-                    // Answers to an earlier life's questions must not be taken for answers to this one's.
-                    let name = cx.rng.next_u64();
-                    if !self.config.limits.breaks(Mutant::NamesRepeat) {
-                        lane.reads.begin(name);
-                    }
+                    lane.begin(cx, self.config.limits.breaks(Mutant::NamesRepeat));
                 }
                 let (tickets, origin) = (cx.rng.next_u64(), cx.rng.next_u64());
                 self.transactions.begin(origin);

@@ -22,7 +22,7 @@ use quorate_shard::{self as shard, Note};
 use serde::{Deserialize, Serialize};
 
 use crate::admin::{Asker, to_log_member};
-use crate::config::{NodeConfig, Placing};
+use crate::config::NodeConfig;
 use crate::machine::{Node, Out};
 use crate::message::Message;
 
@@ -47,7 +47,7 @@ pub(crate) struct Charter {
 
 impl Charter {
     /// The first charter of a cluster, which its founders make each for itself; `None` for nodes that join.
-    pub(crate) fn founded(config: &NodeConfig, placing: &Placing) -> Option<Charter> {
+    pub(crate) fn founded(config: &NodeConfig) -> Option<Charter> {
         let node = |member: &crate::interface::Member| quorate_buckets::Node {
             id: member.id,
             zone: Bytes::new(),
@@ -55,7 +55,7 @@ impl Charter {
             capacity: 1,
         };
         let founders = config.bootstrap.iter().map(node).collect();
-        let placement = Placement::founded(config.buckets, placing.copies, founders).ok()?;
+        let placement = Placement::founded(config.buckets, config.copies, founders).ok()?;
         Some(Charter { view: 1, placement })
     }
 
@@ -115,7 +115,6 @@ impl Node {
 
     /// Proposes the next charter, if anything is due.
     fn lead_charter(&mut self, cx: &mut Cx<'_>, out: &mut Out) {
-        let Some(placing) = &self.config.placing else { return };
         let Some(roster) = &mut self.roster else { return };
         let agreed = self.replicas.get(&Bucket(0)).and_then(|replica| replica.shard.note(CHARTER));
         let on = agreed.map_or(0, |note| note.number);
@@ -125,7 +124,7 @@ impl Node {
         }
         let current = match agreed {
             Some(note) => wire::decode::<Charter>(&note.content).ok(),
-            None => Charter::founded(&self.config, placing),
+            None => Charter::founded(&self.config),
         };
         let Some(current) = current else { return cx.marks.hit("node.charter.unreadable") };
         let mut next = current.clone();
@@ -138,7 +137,7 @@ impl Node {
                 cx.marks.hit("node.bucket.halted");
             }
         }
-        let rests = roster.left_at.is_some_and(|at| cx.now.since(at) < placing.repair_after);
+        let rests = roster.left_at.is_some_and(|at| cx.now.since(at) < self.config.placing.repair_after);
         if next == current
             && let Some(step) = next.placement.next_step()
             && !(rests && step.why == Why::Missing)

@@ -7,6 +7,7 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use bytes::Bytes;
+use core::num::NonZeroU16;
 use core::time::Duration;
 use quorate_api::Bucket;
 use quorate_kernel::{Cx, Event, NodeId, Position, Time, Told, wire};
@@ -67,17 +68,22 @@ fn member_of(member: &membership::Member) -> Member {
 }
 
 impl Roster {
-    pub(crate) fn new(config: &NodeConfig, placing: &Placing) -> Self {
+    /// What a node begins with; `None` where all members hold everything.
+    pub(crate) fn new(config: &NodeConfig) -> Option<Box<Roster>> {
+        let placing = &config.placing;
+        if config.copies == 0 {
+            return None;
+        }
         // Founders cannot know what each of them would say of itself: they begin alike.
         let alike = Placing { zone: Bytes::new(), rack: Bytes::new(), capacity: 1, ..placing.clone() };
         let founder = |member: &Member| (member.id, meta_of(&member.endpoints, &alike));
         let founders: Vec<_> = config.bootstrap.iter().map(founder).collect();
         let meta = meta_of(&config.me.endpoints, placing);
         let membership = Membership::new(config.me.id, placing.membership.clone(), meta, founders);
-        Roster {
+        Some(Box::new(Roster {
             membership,
             needs: None,
-            charter: Charter::founded(config, placing),
+            charter: Charter::founded(config),
             reports: BTreeMap::new(),
             left_at: None,
             proposed: (Time::default(), 0),
@@ -86,7 +92,12 @@ impl Roster {
             told_at: Time::default(),
             joined_at: Time::default(),
             acquaintances: Vec::new(),
-        }
+        }))
+    }
+
+    /// There are so many buckets.
+    pub(crate) fn count(&mut self, buckets: NonZeroU16) {
+        self.hints.resize(usize::from(buckets.get()), None);
     }
 
     pub(crate) fn view(&self) -> Option<&View> {

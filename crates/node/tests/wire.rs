@@ -19,7 +19,16 @@ use serde::de::DeserializeOwned;
 
 fn member(id: u64) -> Member {
     let at = |port: u64| format!("10.0.0.{id}:{port}");
-    Member { id: NodeId(id), endpoints: Endpoints { peer: at(7379), client: at(6379), admin: at(8379) } }
+    let cluster = String::new();
+    Member {
+        id: NodeId(id),
+        endpoints: Endpoints { peer: at(7379), client: at(6379), admin: at(8379), cluster },
+    }
+}
+
+fn member_with_cluster_view(id: u64) -> Member {
+    let Member { id, endpoints } = member(id);
+    Member { id, endpoints: Endpoints { cluster: format!("10.0.0.{id}:6380"), ..endpoints } }
 }
 
 fn log_member(id: u64) -> replog::Member {
@@ -138,6 +147,7 @@ fn messages() -> Vec<(&'static str, Message)> {
         ("read_refused", Message::ReadRefused { id: 9 }),
         ("full", Message::Full),
         ("contact", Message::Contact(member(4))),
+        ("contact.cluster", Message::Contact(member_with_cluster_view(4))),
         ("join", Message::Join(member(4))),
         ("admin.change", Message::Admin { id: 3, request: change }),
         ("admin.transfer", Message::Admin { id: 3, request: transfer }),

@@ -34,7 +34,7 @@ pub use error::ProtocolError;
 pub use limits::Limits;
 pub use render::{Protocol, render};
 pub use request::Parser;
-pub use session::{Connection, Session, SessionFacts};
+pub use session::{Connection, Session, SessionFacts, View};
 pub use step::{Act, Answer, Step, Then};
 pub use world::{ClientRow, Facts, Setting, World};
 

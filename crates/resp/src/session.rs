@@ -24,6 +24,18 @@ pub struct Connection {
     pub local_address: String,
     /// When it was taken, in microseconds since 1970.
     pub since_us: u64,
+    /// What it sees.
+    pub view: View,
+}
+
+/// What a connection is shown of the cluster.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default)]
+pub enum View {
+    /// One server that has every key.
+    #[default]
+    Standalone,
+    /// A Redis Cluster: every key at the node that leads its bucket.
+    Cluster,
 }
 
 /// The state of one connection of a client.

@@ -5,7 +5,7 @@ use std::process::Child;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
-use quorate_host::config::{Config, Durability};
+use quorate_host::config::{BUCKETS_DEFAULT, Config, Durability};
 use quorate_kernel::{ClusterId, NodeId};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
@@ -57,13 +57,14 @@ fn start_all(dir: &Path, up: &Up) -> Result<(Manifest, Vec<(NodeId, Child)>)> {
     let mut manifest = match held.read()? {
         Some(manifest) if manifest.volatile && !manifest.nodes.iter().any(local::LocalNode::is_alive) => {
             eprintln!("the cluster in {} kept nothing on disk: beginning a new one", dir.display());
-            create(dir, up.nodes.unwrap_or(NODES_DEFAULT), up.base_port, &up.settings)?
+            new(dir, up)?
         }
         Some(manifest) => {
+            refuse_buckets(up, &manifest)?;
             tell_ignored(up, &manifest)?;
             manifest
         }
-        None => create(dir, up.nodes.unwrap_or(NODES_DEFAULT), up.base_port, &up.settings)?,
+        None => new(dir, up)?,
     };
     let down: Vec<_> = manifest.nodes.iter().filter(|node| !node.is_alive()).cloned().collect();
     if manifest.volatile && down.len() != manifest.nodes.len() && !down.is_empty() {
@@ -83,6 +84,28 @@ fn start_all(dir: &Path, up: &Up) -> Result<(Manifest, Vec<(NodeId, Child)>)> {
         held.write(&manifest)?;
     }
     Ok((manifest, children))
+}
+
+/// The cluster that was asked for, when there is none.
+fn new(dir: &Path, up: &Up) -> Result<Manifest> {
+    let mut manifest = create(dir, up.nodes.unwrap_or(NODES_DEFAULT), up.base_port, &up.settings)?;
+    manifest.buckets = up.buckets.unwrap_or(manifest.buckets);
+    Ok(manifest)
+}
+
+/// The number of buckets cannot be changed: whoever asks for another one is told before anything starts.
+fn refuse_buckets(up: &Up, manifest: &Manifest) -> Result<()> {
+    let configured = load_config(&up.settings, &[])?.config.cluster.buckets;
+    let asked = up.buckets.unwrap_or(configured);
+    if asked == 0 || asked == manifest.buckets {
+        return Ok(());
+    }
+    let text = format!(
+        "the cluster exists with {} buckets, which cannot be changed: leave --buckets (and cluster.buckets) away, or found \
+         another cluster in another --data directory; nothing was started",
+        manifest.buckets
+    );
+    Err(failure(exit::USAGE, text))
 }
 
 /// A cluster that exists keeps what it was made with: says so if something else was asked for.
@@ -106,6 +129,10 @@ pub(crate) fn create(dir: &Path, nodes: u64, base_port: u16, settings: &Settings
     let cluster = ClusterId(random()?);
     let mut manifest = Manifest::new(cluster, base_port, passed_on(settings)?);
     manifest.volatile = is_volatile(&config);
+    manifest.buckets = match config.cluster.buckets {
+        0 => BUCKETS_DEFAULT.get(),
+        asked => asked,
+    };
     for id in 1..=nodes {
         let endpoints = local::endpoints(base_port, id)?;
         // A directory of an earlier cluster would bring its identity along.
@@ -156,11 +183,14 @@ fn passed_on(settings: &Settings) -> Result<Vec<String>> {
 }
 
 fn welcome(dir: &Path, manifest: &Manifest, took: Duration, detached: bool) -> String {
-    let mut table = Table::new(&["NODE", "CLIENTS (REDIS)", "PEERS", "OPERATORS (HTTP)", "PID"]);
+    let mut table =
+        Table::new(&["NODE", "CLIENTS (REDIS)", "REDIS CLUSTER", "PEERS", "OPERATORS (HTTP)", "PID"]);
     for node in &manifest.nodes {
         let pid = node.process.as_ref().map_or_else(String::new, |process| process.pid.to_string());
         let ends = &node.endpoints;
-        table.row([node.id.to_string(), ends.client.clone(), ends.peer.clone(), ends.admin.clone(), pid]);
+        let doors = [&ends.client, &ends.cluster, &ends.peer, &ends.admin].map(String::clone);
+        let [client, cluster, peer, admin] = doors;
+        table.row([node.id.to_string(), client, cluster, peer, admin, pid]);
     }
     let port = |index: usize| {
         let node = manifest.nodes.get(index).or(manifest.nodes.first());

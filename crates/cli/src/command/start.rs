@@ -44,12 +44,14 @@ fn flags(start: &Start) -> Vec<(String, String)> {
     };
     set("cluster.data", start.data.as_ref().map(|path| path.display().to_string()));
     set("listen.client", start.client.clone());
+    set("listen.cluster", start.cluster_door.clone());
     set("listen.peer", start.peer.clone());
     set("listen.admin", start.admin.clone());
     set("cluster.join", (!start.join.is_empty()).then(|| start.join.join(",")));
     set("cluster.members", start.bootstrap.clone());
     set("cluster.node", start.id.map(|id| id.to_string()));
     set("cluster.id", start.cluster.clone());
+    set("cluster.buckets", start.buckets.map(|buckets| buckets.to_string()));
     flags
 }
 

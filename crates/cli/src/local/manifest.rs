@@ -44,6 +44,9 @@ pub(crate) struct Manifest {
     pub(crate) cluster: ClusterId,
     /// Client port of node 1; 0 if the system chose all ports.
     pub(crate) base_port: u16,
+    /// How many buckets it has; one, if it was made before there could be more.
+    #[serde(default = "one")]
+    pub(crate) buckets: u16,
     /// The id the next node gets.
     pub(crate) next_id: u64,
     /// What each node's `start` gets besides its addresses.
@@ -56,6 +59,10 @@ pub(crate) struct Manifest {
     pub(crate) nodes: Vec<LocalNode>,
 }
 
+fn one() -> u16 {
+    1
+}
+
 impl Manifest {
     /// A cluster without nodes.
     pub(crate) fn new(cluster: ClusterId, base_port: u16, arguments: Vec<String>) -> Manifest {
@@ -63,6 +70,7 @@ impl Manifest {
             format: FORMAT,
             cluster,
             base_port,
+            buckets: one(),
             next_id: 1,
             arguments,
             volatile: false,

@@ -23,7 +23,8 @@ use crate::exit::{self, WithCode as _, failure};
 
 /// How far apart the ports of neighbouring nodes are.
 const PORT_STEP: u16 = 10;
-/// How far above the client port the peer port is; the admin port is as far above that.
+/// How far above the client port the peer port is; the admin port is as far above that. The cluster view is next to the
+/// client door.
 const DOOR_STEP: u16 = 1_000;
 /// How often a condition is looked at.
 const LOOK_EVERY: Duration = Duration::from_millis(10);
@@ -32,9 +33,11 @@ pub(crate) const SERVE_WAIT: Duration = Duration::from_secs(30);
 /// Lines of a node's log that are shown when it has ended.
 const LOG_LINES_SHOWN: usize = 8;
 /// Variables that would give one node's place to all.
-const OWN_VARIABLES: [&str; 8] = [
+const OWN_VARIABLES: [&str; 10] = [
+    "QUORATE_BUCKETS",
     "QUORATE_DATA",
     "QUORATE_CLIENT",
+    "QUORATE_CLUSTER_DOOR",
     "QUORATE_PEER",
     "QUORATE_ADMIN",
     "QUORATE_JOIN",
@@ -50,8 +53,8 @@ const OWN_VARIABLES: [&str; 8] = [
 pub(crate) fn endpoints(base_port: u16, id: u64) -> Result<Endpoints> {
     let address = |port: u16| format!("127.0.0.1:{port}");
     if base_port == 0 {
-        // Held together, so that the system gives three different ones.
-        let held = [(); 3].map(|()| TcpListener::bind("127.0.0.1:0"));
+        // Held together, so that the system gives different ones.
+        let held = [(); 4].map(|()| TcpListener::bind("127.0.0.1:0"));
         let mut ports = Vec::new();
         for listener in &held {
             let listener = listener.as_ref().map_err(|error| anyhow::anyhow!("no free port: {error}"))?;
@@ -61,21 +64,24 @@ pub(crate) fn endpoints(base_port: u16, id: u64) -> Result<Endpoints> {
             client: address(ports[0]),
             peer: address(ports[1]),
             admin: address(ports[2]),
+            cluster: address(ports[3]),
         });
     }
     let step = u16::try_from(id - 1).ok().and_then(|i| i.checked_mul(PORT_STEP));
     let client = step.and_then(|step| base_port.checked_add(step));
     let ports = client.and_then(|client| {
         let peer = client.checked_add(DOOR_STEP)?;
-        Some((client, peer, peer.checked_add(DOOR_STEP)?))
+        Some((client, client.checked_add(1)?, peer, peer.checked_add(DOOR_STEP)?))
     });
-    let Some((client, peer, admin)) = ports else {
+    let Some((client, cluster, peer, admin)) =
+        ports.map(|(a, b, c, d)| (address(a), address(b), address(c), address(d)))
+    else {
         return Err(failure(
             exit::USAGE,
             format!("node {id} would need ports above 65535: lower --base-port"),
         ));
     };
-    Ok(Endpoints { client: address(client), peer: address(peer), admin: address(admin) })
+    Ok(Endpoints { client, peer, admin, cluster })
 }
 
 /// Complains of all ports that somebody else listens on.
@@ -86,8 +92,15 @@ pub(crate) fn check_ports<'a>(nodes: impl IntoIterator<Item = &'a LocalNode>) ->
     let mut taken = Vec::new();
     for node in nodes {
         let ends = &node.endpoints;
-        for (door, address) in [("client", &ends.client), ("peer", &ends.peer), ("admin", &ends.admin)] {
-            if TcpListener::bind(address.as_str()).is_err() {
+        let doors = [
+            ("client", &ends.client),
+            ("cluster", &ends.cluster),
+            ("peer", &ends.peer),
+            ("admin", &ends.admin),
+        ];
+        for (door, address) in doors {
+            // A cluster that was made before there was a door has none there.
+            if !address.is_empty() && TcpListener::bind(address.as_str()).is_err() {
                 taken.push(format!("{address} ({door} door of node {})", node.id));
             }
         }
@@ -115,7 +128,11 @@ pub(crate) fn log_of(dir: &Path, id: NodeId) -> PathBuf {
 
 /// The list of first members as `start --bootstrap` takes it.
 pub(crate) fn bootstrap_list(founders: &[(NodeId, Endpoints)]) -> String {
-    let one = |(id, ends): &(NodeId, Endpoints)| format!("{id}@{}/{}/{}", ends.peer, ends.client, ends.admin);
+    let one = |(id, ends): &(NodeId, Endpoints)| {
+        let Endpoints { peer, client, admin, cluster } = ends;
+        let list = format!("{id}@{peer}/{client}/{admin}");
+        if cluster.is_empty() { list } else { format!("{list}/{cluster}") }
+    };
     founders.iter().map(one).collect::<Vec<_>>().join(",")
 }
 
@@ -124,7 +141,7 @@ pub(crate) fn bootstrap_list(founders: &[(NodeId, Endpoints)]) -> String {
 /// # Errors
 /// If the process cannot be started.
 pub(crate) fn spawn(dir: &Path, manifest: &mut Manifest, id: NodeId) -> Result<Child> {
-    let (cluster, arguments) = (manifest.cluster, manifest.arguments.clone());
+    let (cluster, buckets, arguments) = (manifest.cluster, manifest.buckets, manifest.arguments.clone());
     let founders = bootstrap_list(&manifest.founders);
     let peers: Vec<String> =
         manifest.nodes.iter().filter(|n| n.id != id).map(|n| n.endpoints.peer.clone()).collect();
@@ -137,7 +154,7 @@ pub(crate) fn spawn(dir: &Path, manifest: &mut Manifest, id: NodeId) -> Result<C
     command.arg("start").arg("--data").arg(data_of(dir, id));
     command.args(["--id", &id.to_string(), "--cluster", &cluster.to_string()]);
     command.args(["--client", &node.endpoints.client, "--peer", &node.endpoints.peer]);
-    command.args(["--admin", &node.endpoints.admin]);
+    command.args(["--admin", &node.endpoints.admin, "--cluster-door", &node.endpoints.cluster]);
     if node.joins {
         peers.iter().for_each(|peer| {
             command.args(["--join", peer]);
@@ -145,7 +162,8 @@ pub(crate) fn spawn(dir: &Path, manifest: &mut Manifest, id: NodeId) -> Result<C
     } else {
         command.args(["--bootstrap", &founders]);
     }
-    command.args(arguments);
+    // Behind the others: `--set` may ask for another number.
+    command.args(arguments).args(["--buckets", &buckets.to_string()]);
     OWN_VARIABLES.iter().for_each(|name| {
         command.env_remove(name);
     });
@@ -266,6 +284,7 @@ mod tests {
         assert_eq!(third.client, "127.0.0.1:6399");
         assert_eq!(third.peer, "127.0.0.1:7399");
         assert_eq!(third.admin, "127.0.0.1:8399");
+        assert_eq!(third.cluster, "127.0.0.1:6400");
         assert!(endpoints(63_600, 1).unwrap_err().to_string().contains("--base-port"));
         assert!(endpoints(6379, 100_000).is_err());
         let free = endpoints(0, 1).unwrap();
@@ -277,7 +296,8 @@ mod tests {
         let listeners = [(); 2].map(|()| TcpListener::bind("127.0.0.1:0").unwrap());
         let [client, admin] = listeners.each_ref().map(|l| l.local_addr().unwrap().to_string());
         let peer = endpoints(0, 1).unwrap().peer;
-        let ends = Endpoints { client: client.clone(), peer: peer.clone(), admin: admin.clone() };
+        let (cluster, ends) = (String::new(), (client.clone(), peer.clone(), admin.clone()));
+        let ends = Endpoints { client: ends.0, peer: ends.1, admin: ends.2, cluster };
         let node = LocalNode { id: NodeId(4), endpoints: ends, joins: false, process: None };
         let text = check_ports([&node]).unwrap_err().to_string();
         assert!(text.contains(&client) && text.contains(&admin) && !text.contains(&peer), "{text}");

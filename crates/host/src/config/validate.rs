@@ -35,6 +35,7 @@ impl Config {
         let listen = &self.listen;
         let doors = [
             ("client", &listen.client, &self.advertise.client),
+            ("cluster", &listen.cluster, &self.advertise.cluster),
             ("peer", &listen.peer, &self.advertise.peer),
             ("admin", &listen.admin, &self.advertise.admin),
         ];
@@ -62,8 +63,7 @@ impl Config {
         if listen.peer.is_empty() {
             complaints.push("listen.peer is empty: other nodes must be able to reach this one".into());
         }
-        let advertised = [("client", &self.advertise.client), ("peer", &self.advertise.peer)];
-        for (name, address) in advertised.into_iter().chain([("admin", &self.advertise.admin)]) {
+        for (name, _, address) in doors {
             if !address.is_empty()
                 && let Err(reason) = host_and_port(address, false)
             {

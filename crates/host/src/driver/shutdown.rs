@@ -51,7 +51,7 @@ impl<M: Hosted> Driver<M> {
         let until = self.clock.now() + Duration::from_millis(self.config.timing.stop_ms);
         self.live.stopping = Some(Stopping { until, flush_until: None });
         self.live.stats.stopping = true;
-        self.clients.close_door();
+        self.clients.close_doors();
         self.step(Event::Input(Input::Stop));
     }
 

@@ -9,7 +9,7 @@ use mio::net::{TcpListener, TcpStream};
 use mio::{Interest, Registry};
 use quorate_kernel::{NodeId, Time, frame};
 
-use super::hello::{self, FRAME_VERSION, KIND_MESSAGE, Myself, Refused};
+use super::hello::{self, Answer, FRAME_VERSION, KIND_MESSAGE, Myself, Refused};
 use crate::config::Peers as Config;
 use crate::token;
 
@@ -280,10 +280,11 @@ impl Inbound {
     ) -> Result<(), Option<String>> {
         let mut bytes = Vec::new();
         let judged = me.judge(greeting);
-        match &judged {
-            Ok(welcome) => hello::put(&mut bytes, hello::KIND_WELCOME, welcome),
-            Err(reason) => hello::put(&mut bytes, hello::KIND_REFUSED, &Refused { reason: reason.clone() }),
-        }
+        let answer = match judged.clone() {
+            Ok(welcome) => Answer::Welcome(welcome),
+            Err(reason) => Answer::Refused(Refused { reason }),
+        };
+        hello::put_answer(&mut bytes, &answer);
         // The first bytes on a fresh connection fit the system's buffer; if not, the other side tries again.
         let sent = io::Write::write(&mut connection.stream, &bytes);
         if let Err(reason) = judged {

@@ -206,7 +206,7 @@ impl Outbound {
                     }
                     *connected = true;
                     set_options(stream, config);
-                    hello::put(self.output.tail(), hello::KIND_HELLO, &me.hello());
+                    hello::put_hello(self.output.tail(), &me.hello());
                 }
                 self.output.flush(&mut *stream).map_err(words)?;
                 if !read_some(stream, input)? {

@@ -148,6 +148,7 @@ impl Machine for Toy {
             Event::Input(Input::Admin(ticket, AdminRequest::ChangeMembers { .. })) => {
                 out.output(Output::Admin(ticket, AdminOutcome::Refused("toys do not change".into())));
             }
+            Event::Input(Input::Buckets(_)) => {}
             Event::Input(Input::DiskFull(full)) => self.disk_full = full,
             Event::Input(Input::Stop) => {
                 self.stopping = true;
@@ -284,6 +285,7 @@ pub(crate) struct Wish {
 pub(crate) fn config() -> Config {
     let mut config = Config::default();
     config.listen.client = "127.0.0.1:0".into();
+    config.listen.cluster = "127.0.0.1:0".into();
     config.listen.peer = "127.0.0.1:0".into();
     config.listen.admin = String::new();
     config.cluster.data = "unused".into();
@@ -332,6 +334,7 @@ pub(crate) fn start(wish: Wish) -> Result<Node, StartError> {
         let parts = Parts {
             id: NodeId(wish.id),
             cluster: ClusterId(wish.cluster),
+            buckets: u16::from(wish.cluster != 0),
             store: Box::new(MemoryStore::default()),
             wal,
             recovery,

@@ -35,7 +35,8 @@ impl World for Quiet {
 const WORLD: Quiet = Quiet { password: None, clients: Vec::new() };
 
 fn connection(id: u64) -> Connection {
-    Connection { id, address: format!("10.0.0.1:{id}"), local_address: "10.0.0.2:6379".into(), since_us: 0 }
+    let (address, local_address) = (format!("10.0.0.1:{id}"), "10.0.0.2:6379".into());
+    Connection { id, address, local_address, since_us: 0, view: View::Standalone }
 }
 
 fn session() -> Session {

@@ -7,7 +7,7 @@ use std::collections::BTreeMap;
 use bytes::{Bytes, BytesMut};
 use quorate_api::{Command, Outcome, Refusal, Reply, Request, Version};
 use quorate_resp::{
-    Act, Answer, ClientRow, Connection, Facts, Limits, Parser, Protocol, Session, Setting, Step, World,
+    Act, Answer, ClientRow, Connection, Facts, Limits, Parser, Protocol, Session, Setting, Step, View, World,
     render,
 };
 use quorate_values::model::MemorySpace;
@@ -145,6 +145,7 @@ impl Client {
             address: format!("10.0.0.1:{}", 50_000 + id),
             local_address: "10.0.0.2:6379".into(),
             since_us: NOW_US - 5_000_000,
+            view: View::Standalone,
         };
         Client {
             parser: Parser::new(limits.clone()),

@@ -38,7 +38,8 @@ pub(crate) struct Operator {
 /// A node as it introduces itself.
 pub(crate) fn member(id: NodeId) -> Member {
     let at = |door: &str| format!("{door}.{id}:1");
-    Member { id, endpoints: Endpoints { peer: at("peer"), client: at("client"), admin: at("admin") } }
+    let (peer, client, admin, cluster) = (at("peer"), at("client"), at("admin"), at("cluster"));
+    Member { id, endpoints: Endpoints { peer, client, admin, cluster } }
 }
 
 impl Operator {
