@@ -155,6 +155,10 @@ pub(crate) struct Start {
     /// changed later; a node that joins learns it.
     #[arg(long, value_name = "N", env = "QUORATE_BUCKETS", value_parser = clap::value_parser!(u16).range(1..=BUCKETS_MAX))]
     pub(crate) buckets: Option<u16>,
+    /// How many nodes hold each bucket of a new cluster, whose nodes then agree by themselves who of them is there and move
+    /// copies when nodes come and go. If nothing says it, all nodes hold everything.
+    #[arg(long, value_name = "N", env = "QUORATE_COPIES", value_parser = clap::value_parser!(u8).range(1..=16))]
+    pub(crate) copies: Option<u8>,
     /// Everything else.
     #[command(flatten)]
     pub(crate) settings: Settings,
@@ -194,6 +198,10 @@ pub(crate) struct Up {
     /// changed later.
     #[arg(long, value_name = "N", env = "QUORATE_BUCKETS", value_parser = clap::value_parser!(u16).range(1..=BUCKETS_MAX))]
     pub(crate) buckets: Option<u16>,
+    /// How many nodes hold each bucket of a new cluster, whose nodes then agree by themselves who of them is there and move
+    /// copies when nodes come and go. If nothing says it, all nodes hold everything.
+    #[arg(long, value_name = "N", env = "QUORATE_COPIES", value_parser = clap::value_parser!(u8).range(1..=16))]
+    pub(crate) copies: Option<u8>,
     /// Client port of node 1; node i is 10 (i - 1) above. Ports for Redis Cluster clients are 1, peer ports 1000, admin
     /// ports 2000 above. 0: any free.
     #[arg(long, default_value_t = 6379)]

@@ -18,7 +18,7 @@ use serde::{Deserialize, Serialize};
 /// The newest format of the directory that this program reads, and the one it writes.
 ///
 /// - 1: the first.
-/// - 2: the number of buckets; where it is missing, a cluster has one.
+/// - 2: the number of buckets, and of copies of each; where they are missing, a cluster has one bucket, which all have.
 pub const FORMAT_VERSION: u16 = 2;
 
 /// The kind of the one frame that the file `meta` holds.
@@ -40,6 +40,8 @@ pub struct Meta {
     pub bootstrap: Vec<u8>,
     /// How many buckets the cluster has; 0 as long as the node has not joined one.
     pub buckets: u16,
+    /// How many nodes hold each; 0: all.
+    pub copies: u8,
 }
 
 /// [`Meta`] as format 1 had it: every cluster had one bucket.
@@ -54,7 +56,7 @@ struct MetaV1 {
 impl From<MetaV1> for Meta {
     fn from(MetaV1 { cluster, node, started, bootstrap }: MetaV1) -> Meta {
         let buckets = u16::from(cluster != ClusterId(0));
-        Meta { cluster, node, started, bootstrap, buckets }
+        Meta { cluster, node, started, bootstrap, buckets, copies: 0 }
     }
 }
 
@@ -226,7 +228,7 @@ mod tests {
 
     fn meta() -> Meta {
         let bootstrap = b"members".to_vec();
-        Meta { cluster: ClusterId(1), node: NodeId(2), started: false, bootstrap, buckets: 300 }
+        Meta { cluster: ClusterId(1), node: NodeId(2), started: false, bootstrap, buckets: 300, copies: 4 }
     }
 
     #[test]
@@ -258,8 +260,8 @@ mod tests {
         DataDir::open(temp.path()).unwrap().set_meta(meta()).unwrap();
         let path = temp.path().join("meta");
         let good = std::fs::read(&path).unwrap();
-        assert_eq!(good[..4], [13, 0, 0, 0]);
-        assert_eq!(good[8..], *b"\x02\0\x01\0\x01\x02\0\x07members\xac\x02");
+        assert_eq!(good[..4], [14, 0, 0, 0]);
+        assert_eq!(good[8..], *b"\x02\0\x01\0\x01\x02\0\x07members\xac\x02\x04");
         for at in 0..good.len() {
             let mut bytes = good.clone();
             bytes[at] ^= 0x10;
@@ -285,7 +287,7 @@ mod tests {
             });
             std::fs::write(temp.path().join("meta"), bytes).unwrap();
             let dir = DataDir::open(temp.path()).unwrap();
-            assert_eq!(dir.meta(), Some(&Meta { cluster: ClusterId(cluster.into()), buckets, ..meta() }));
+            assert_eq!(dir.meta(), Some(&Meta { cluster: ClusterId(cluster.into()), buckets, copies: 0, ..meta() }));
         }
     }
 

@@ -27,6 +27,7 @@ use crate::config::{Config, Durability};
 use crate::control::{Control, Handle};
 use crate::error::RunError;
 use crate::hosted::{EventOf, Hosted, OutOf};
+use crate::peers::hello::Shape;
 use crate::peers::{PeerEvent, Peers};
 use crate::stats::{Distributions, HostStats};
 use crate::sync::{SyncPolicy, SyncThread};
@@ -52,8 +53,8 @@ enum Held<Msg> {
 
 /// How many bytes the disk has left.
 pub type Room = Box<dyn FnMut() -> io::Result<u64>>;
-/// Keeps the cluster's id and number of buckets once they are known.
-pub type Joined = Box<dyn FnMut(ClusterId, NonZeroU16) -> io::Result<()>>;
+/// Keeps the cluster's id and shape once they are known.
+pub type Joined = Box<dyn FnMut(ClusterId, Shape) -> io::Result<()>>;
 
 /// Everything a loop owns.
 pub(crate) struct Driver<M: Hosted> {
@@ -252,21 +253,21 @@ impl<M: Hosted> Driver<M> {
             match event {
                 PeerEvent::Connected(id) => self.step(Event::Input(Input::PeerConnected(id))),
                 PeerEvent::Lost(id) => self.step(Event::Input(Input::PeerLost(id))),
-                PeerEvent::Joined(cluster, buckets) => self.join(cluster, buckets)?,
+                PeerEvent::Joined(cluster, shape) => self.join(cluster, shape)?,
             }
         }
         Ok(())
     }
 
-    /// The cluster's number of buckets must be on disk before a record of one of them is.
-    fn join(&mut self, cluster: ClusterId, buckets: NonZeroU16) -> Result<(), RunError> {
-        tracing::info!(%cluster, buckets, "joined a cluster");
+    /// The cluster's shape must be on disk before a record of one of its buckets is.
+    fn join(&mut self, cluster: ClusterId, shape: Shape) -> Result<(), RunError> {
+        tracing::info!(%cluster, %shape, "joined a cluster");
         if let Some(keep) = &mut self.joined {
             let failed = |source| RunError::Disk { doing: "keeping which cluster it joined", source };
-            keep(cluster, buckets).map_err(failed)?;
+            keep(cluster, shape).map_err(failed)?;
         }
-        if buckets > NonZeroU16::MIN {
-            self.step(Event::Input(Input::Buckets(buckets)));
+        if let Some(buckets) = NonZeroU16::new(shape.buckets).filter(|_| shape != Shape::PLAIN) {
+            self.step(Event::Input(Input::Shape { buckets, copies: shape.copies }));
         }
         Ok(())
     }

@@ -38,6 +38,7 @@ pub use driver::{Joined, Room};
 pub use error::{RunError, StartError};
 pub use hosted::Hosted;
 pub use peers::PeerStats;
+pub use peers::hello::Shape;
 pub use process::Usage;
 pub use start::{Host, Identity, Options, Parts, Running};
 pub use stats::{ClientStats, Distributions, Histogram, HostStats, Snapshot};

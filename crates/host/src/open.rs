@@ -9,7 +9,7 @@ use quorate_engine::data_dir::{DataDir, Meta};
 use quorate_engine::lsm::{self, LsmStore};
 use quorate_engine::wal::{self, Wal};
 use quorate_kernel::{ClusterId, NodeId, wire};
-use quorate_node::{Endpoints, LogConfig, Member, Node, NodeConfig, Status};
+use quorate_node::{Endpoints, LogConfig, Member, Node, NodeConfig, Placing, Status};
 use quorate_store::{MemoryStore, Store};
 
 use crate::config::{BUCKETS_DEFAULT, Config, ConfigError, Durability};
@@ -17,6 +17,7 @@ use crate::doors::open_doors;
 use crate::error::StartError;
 use crate::founders;
 use crate::hosted::Hosted;
+use crate::peers::hello::Shape;
 use crate::start::{Host, Options, Parts, Running, launch, system};
 
 impl Hosted for Node {
@@ -43,13 +44,13 @@ impl Host {
             Some(dir) => on_disk(&config, dir, endpoints)?,
             None => in_memory(&config, endpoints)?,
         };
-        let (log, limits) = (log_config(&config), node_limits(&config));
+        let (log, limits, placing) = (log_config(&config), node_limits(&config), placing(&config));
         launch(config, options, doors, parts, |identity| {
             let me = Member { id: identity.id, endpoints: identity.endpoints.clone() };
             // A node that joins is told before it hears from anybody.
-            let buckets = NonZeroU16::new(identity.buckets).unwrap_or(NonZeroU16::MIN);
-            let cluster = identity.cluster;
-            Node::new(NodeConfig { me, cluster, bootstrap, buckets, placing, log, limits })
+            let buckets = NonZeroU16::new(identity.shape.buckets).unwrap_or(NonZeroU16::MIN);
+            let (cluster, copies) = (identity.cluster, identity.shape.copies);
+            Node::new(NodeConfig { me, cluster, bootstrap, buckets, copies, placing, log, limits })
         })
     }
 }
@@ -62,12 +63,23 @@ fn draw() -> Result<u64, StartError> {
     Ok((u64::from_le_bytes(bytes) >> 11).max(1))
 }
 
-/// How many buckets a cluster gets that is founded, by configuration; 0 for a node that joins one and learns it there.
-fn buckets(config: &Config) -> u16 {
-    match config.cluster.buckets {
-        _ if !config.cluster.join.is_empty() => 0,
-        0 => BUCKETS_DEFAULT.get(),
-        asked => asked,
+/// What a cluster is made of that is founded, by configuration; no buckets for a node that joins one and learns it there.
+fn shape(config: &Config) -> Shape {
+    let (buckets, copies) = (config.cluster.buckets, config.cluster.copies);
+    match buckets {
+        _ if !config.cluster.join.is_empty() => Shape::default(),
+        0 => Shape { buckets: BUCKETS_DEFAULT.get(), copies },
+        buckets => Shape { buckets, copies },
+    }
+}
+
+fn placing(config: &Config) -> Placing {
+    let cluster = &config.cluster;
+    Placing {
+        zone: cluster.zone.clone().into(),
+        rack: cluster.rack.clone().into(),
+        capacity: cluster.capacity,
+        ..Placing::production()
     }
 }
 
@@ -109,8 +121,8 @@ fn on_disk(
         Some(meta) => meta.clone(),
         None => {
             let (node, cluster, bootstrap) = newborn(config, endpoints)?;
-            let (bootstrap, buckets) = (wire::encode(&bootstrap), buckets(config));
-            let meta = Meta { cluster, node, started: false, bootstrap, buckets };
+            let (bootstrap, Shape { buckets, copies }) = (wire::encode(&bootstrap), shape(config));
+            let meta = Meta { cluster, node, started: false, bootstrap, buckets, copies };
             dir.set_meta(meta.clone())?;
             meta
         }
@@ -136,17 +148,17 @@ fn on_disk(
     let parts = Parts {
         id: meta.node,
         cluster: meta.cluster,
-        buckets: meta.buckets,
+        shape: Shape { buckets: meta.buckets, copies: meta.copies },
         store: Box::new(store),
         wal,
         recovery,
         room: Some(Box::new(move || free_bytes(&path))),
         // Holds the directory, and with it its lock, for as long as the node runs.
-        joined: Some(Box::new(move |cluster, buckets| {
+        joined: Some(Box::new(move |cluster, Shape { buckets, copies }| {
             let Some(meta) = dir.meta().cloned() else {
                 return Err(io::Error::other("the directory has no owner"));
             };
-            dir.set_meta(Meta { cluster, buckets: buckets.get(), ..meta }).map_err(io::Error::other)
+            dir.set_meta(Meta { cluster, buckets, copies, ..meta }).map_err(io::Error::other)
         })),
         seed: draw()?,
     };
@@ -157,8 +169,8 @@ fn in_memory(config: &Config, endpoints: Endpoints) -> Result<(Parts, Vec<Member
     let (id, cluster, bootstrap) = newborn(config, endpoints)?;
     let (wal, recovery) = Wal::open(&PathBuf::new(), wal_options(config, id))?;
     let store: Box<dyn Store> = Box::new(MemoryStore::default());
-    let (buckets, seed) = (buckets(config), draw()?);
-    let parts = Parts { id, cluster, buckets, store, wal, recovery, room: None, joined: None, seed };
+    let (shape, seed) = (shape(config), draw()?);
+    let parts = Parts { id, cluster, shape, store, wal, recovery, room: None, joined: None, seed };
     Ok((parts, bootstrap))
 }
 

@@ -12,7 +12,6 @@ mod resolve;
 use std::collections::BTreeMap;
 use std::io;
 use std::net::SocketAddr;
-use std::num::NonZeroU16;
 
 use mio::Registry;
 use mio::event::Event;
@@ -22,7 +21,7 @@ use quorate_node::{Endpoints, Member};
 
 use crate::config::Peers as Config;
 use crate::token;
-use hello::Myself;
+use hello::{Myself, Shape};
 use inbound::Inbound;
 use outbound::{Change, Outbound};
 pub(crate) use resolve::Resolver;
@@ -34,8 +33,8 @@ pub(crate) enum PeerEvent {
     Connected(NodeId),
     /// The connection to this node broke.
     Lost(NodeId),
-    /// This node joined this cluster, which has so many buckets.
-    Joined(ClusterId, NonZeroU16),
+    /// This node joined this cluster, which is made so.
+    Joined(ClusterId, Shape),
 }
 
 /// Sums for the operators.
@@ -193,9 +192,8 @@ impl Peers {
         match (change, id) {
             (Change::Connected(welcome), Some(id)) => {
                 if self.me.cluster == ClusterId(0) {
-                    (self.me.cluster, self.me.buckets) = (welcome.cluster, welcome.buckets);
-                    let buckets = NonZeroU16::new(welcome.buckets).unwrap_or(NonZeroU16::MIN);
-                    self.events.push(PeerEvent::Joined(welcome.cluster, buckets));
+                    (self.me.cluster, self.me.shape) = (welcome.cluster, welcome.shape);
+                    self.events.push(PeerEvent::Joined(welcome.cluster, welcome.shape));
                 }
                 tracing::info!(peer = %id, address = %welcome.endpoints.peer, "connected to a peer");
                 // An address may be answered by another node than before.

@@ -23,7 +23,7 @@ use crate::doors::{Doors, open_doors};
 use crate::driver::{Driver, Joined, Live, Room, has_disk, waking};
 use crate::error::{RunError, StartError};
 use crate::hosted::Hosted;
-use crate::peers::hello::Myself;
+use crate::peers::hello::{Myself, Shape};
 use crate::peers::{Peers, Resolver};
 use crate::process::raise_descriptors;
 use crate::sync::{SyncPolicy, SyncThread};
@@ -38,8 +38,8 @@ pub struct Identity {
     pub cluster: ClusterId,
     /// Where it can be reached.
     pub endpoints: Endpoints,
-    /// How many buckets its cluster has; 0 until it has joined one.
-    pub buckets: u16,
+    /// What its cluster is made of; no buckets until it has joined one.
+    pub shape: Shape,
 }
 
 /// What a node stands on: its identity, its log and its store.
@@ -48,8 +48,8 @@ pub struct Parts {
     pub id: NodeId,
     /// Its cluster; 0 if it is to join one.
     pub cluster: ClusterId,
-    /// How many buckets its cluster has; 0 if it is to join one.
-    pub buckets: u16,
+    /// What its cluster is made of; no buckets if it is to join one.
+    pub shape: Shape,
     /// The materialised state.
     pub store: Box<dyn Store>,
     /// The log.
@@ -58,7 +58,7 @@ pub struct Parts {
     pub recovery: Recovery,
     /// Bytes free on the disk, if there is one.
     pub room: Option<Room>,
-    /// Keeps the cluster's id and number of buckets once they are known.
+    /// Keeps the cluster's id and shape once they are known.
     pub joined: Option<Joined>,
     /// Seed of the node's chance.
     pub seed: u64,
@@ -155,7 +155,7 @@ pub(crate) fn launch<M: Hosted>(
     let waker = Waker::new(poll.registry(), token::WAKER).map_err(system("a way to wake the loop"))?;
     let waker = Arc::new(waker);
     let endpoints = doors.endpoints(&config);
-    let identity = Identity { id: parts.id, cluster: parts.cluster, endpoints, buckets: parts.buckets };
+    let identity = Identity { id: parts.id, cluster: parts.cluster, endpoints, shape: parts.shape };
     let mut revived = restore(&identity, parts, clock, make)?;
 
     let (asking, controls) = mpsc::channel();
@@ -166,7 +166,7 @@ pub(crate) fn launch<M: Hosted>(
     let mut clients = Clients::new(doors.clients, config.limits.clone(), about);
     let mut peers = Peers::new(
         doors.peer,
-        Myself::new(&identity, config.cluster.buckets),
+        Myself::new(&identity, Shape { buckets: config.cluster.buckets, copies: config.cluster.copies }),
         config.peers.clone(),
         Resolver::new(Arc::new(waking(&waker))),
         revived.rng.fork(),

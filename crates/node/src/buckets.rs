@@ -14,7 +14,8 @@ use quorate_shard::{self as shard, Mutant};
 use crate::admin::Asker;
 use crate::config::BUCKETS_MAX;
 use crate::lane::Lane;
-use crate::machine::{Node, Out, replica};
+use crate::machine::{Node, Out};
+use crate::roster::Roster;
 
 /// Between looks at who should lead. Long beside an election: whoever should lead may just have failed to.
 const BALANCE_EVERY: Duration = Duration::from_secs(2);

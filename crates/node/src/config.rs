@@ -64,8 +64,11 @@ impl Placing {
             rack: Bytes::new(),
             capacity: 1,
             repair_after: Duration::from_secs(10),
+            // A leader that dies has a successor long before; nothing is gained by doubting a busy machine sooner.
             membership: quorate_membership::Config {
                 needs_state: false,
+                probe_interval: Duration::from_millis(200),
+                probe_timeout: Duration::from_millis(200),
                 ..quorate_membership::Config::production()
             },
         }

@@ -80,8 +80,13 @@ pub enum Input {
     PeerLost(NodeId),
     /// An operator asks for something; answered with [`Output::Admin`].
     Admin(Ticket, AdminRequest),
-    /// Learnt by a node that joins, before it hears from anybody else: the cluster has so many buckets.
-    Buckets(NonZeroU16),
+    /// Learnt by a node that joins, before it hears from anybody else: what the cluster is made of.
+    Shape {
+        /// As in [`NodeConfig::buckets`](crate::NodeConfig::buckets).
+        buckets: NonZeroU16,
+        /// As in [`NodeConfig::copies`](crate::NodeConfig::copies).
+        copies: u8,
+    },
     /// Whether the disk has room for new requests. While it has none, writes are refused.
     DiskFull(bool),
     /// The node is to stop: refuse what is new, hand leadership over, then say [`Output::ReadyToStop`].
@@ -106,13 +111,14 @@ pub enum Output {
 pub struct Status {
     /// This node.
     pub id: NodeId,
-    /// What it does in the log: `leader`, `follower`, `candidate`, `learner`, `joining` or `retired`.
+    /// What it does in the log: `leader`, `follower`, `candidate`, `learner`, `joining` or `retired`; where buckets are placed
+    /// on nodes that come and go: `leader` (of any bucket), `member` or `joining`.
     pub role: String,
     /// Whether it would serve a strict request now.
     pub ready: bool,
     /// Whom it believes to lead.
     pub believed_leader: Option<NodeId>,
-    /// Number of the member list.
+    /// Number of the member list, or of the view.
     pub epoch: u64,
     /// The members.
     pub members: Vec<Member>,

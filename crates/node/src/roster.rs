@@ -7,7 +7,6 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use bytes::Bytes;
-use core::num::NonZeroU16;
 use core::time::Duration;
 use quorate_api::Bucket;
 use quorate_kernel::{Cx, Event, NodeId, Position, Time, Told, wire};
@@ -15,7 +14,8 @@ use quorate_membership::{self as membership, Membership, Meta, View};
 use quorate_replog::Ballot;
 
 use crate::config::{NodeConfig, Placing};
-use crate::interface::{Endpoints, Member};
+use crate::endpoints::Endpoints;
+use crate::interface::Member;
 use crate::machine::{Node, Out, Timer};
 use crate::message::Message;
 use crate::placing::Charter;
@@ -93,11 +93,6 @@ impl Roster {
             joined_at: Time::default(),
             acquaintances: Vec::new(),
         }))
-    }
-
-    /// There are so many buckets.
-    pub(crate) fn count(&mut self, buckets: NonZeroU16) {
-        self.hints.resize(usize::from(buckets.get()), None);
     }
 
     pub(crate) fn view(&self) -> Option<&View> {

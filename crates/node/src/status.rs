@@ -12,7 +12,11 @@ impl Node {
     pub fn status(&self) -> Status {
         let log = self.log();
         let epoch = log.epoch();
+        let view = self.roster.as_ref().map(|roster| roster.view().map_or(0, |view| view.id.seq));
         let role = match (log.leads(), log.is_member(), log.is_retired()) {
+            _ if view == Some(0) => "joining",
+            _ if view.is_some() && self.leads_any() => "leader",
+            _ if view.is_some() => "member",
             (true, ..) => "leader",
             (_, _, true) => "retired",
             (_, true, _) if log.believed_leader().is_some() => "follower",
@@ -24,8 +28,8 @@ impl Node {
             id: self.config.me.id,
             role: role.into(),
             ready: self.is_ready(),
-            believed_leader: log.believed_leader(),
-            epoch: epoch.number,
+            believed_leader: self.believed_leader(Bucket(0)),
+            epoch: view.unwrap_or(epoch.number),
             members: match &self.roster {
                 Some(roster) => roster.members(),
                 None => epoch.members.iter().map(from_log_member).collect(),

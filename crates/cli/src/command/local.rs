@@ -5,6 +5,7 @@ use std::process::Child;
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
+use quorate_host::Shape;
 use quorate_host::config::{BUCKETS_DEFAULT, Config, Durability};
 use quorate_kernel::{ClusterId, NodeId};
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -60,7 +61,7 @@ fn start_all(dir: &Path, up: &Up) -> Result<(Manifest, Vec<(NodeId, Child)>)> {
             new(dir, up)?
         }
         Some(manifest) => {
-            refuse_buckets(up, &manifest)?;
+            refuse_shape(up, &manifest)?;
             tell_ignored(up, &manifest)?;
             manifest
         }
@@ -90,20 +91,23 @@ fn start_all(dir: &Path, up: &Up) -> Result<(Manifest, Vec<(NodeId, Child)>)> {
 fn new(dir: &Path, up: &Up) -> Result<Manifest> {
     let mut manifest = create(dir, up.nodes.unwrap_or(NODES_DEFAULT), up.base_port, &up.settings)?;
     manifest.buckets = up.buckets.unwrap_or(manifest.buckets);
+    manifest.copies = up.copies.unwrap_or(manifest.copies);
     Ok(manifest)
 }
 
-/// The number of buckets cannot be changed: whoever asks for another one is told before anything starts.
-fn refuse_buckets(up: &Up, manifest: &Manifest) -> Result<()> {
-    let configured = load_config(&up.settings, &[])?.config.cluster.buckets;
-    let asked = up.buckets.unwrap_or(configured);
-    if asked == 0 || asked == manifest.buckets {
+/// What a cluster is made of cannot be changed: whoever asks for something else is told before anything starts.
+fn refuse_shape(up: &Up, manifest: &Manifest) -> Result<()> {
+    let configured = load_config(&up.settings, &[])?.config.cluster;
+    let (buckets, copies) =
+        (up.buckets.unwrap_or(configured.buckets), up.copies.unwrap_or(configured.copies));
+    let is_kept = |asked: u16, kept: u16| asked == 0 || asked == kept;
+    if is_kept(buckets, manifest.buckets) && is_kept(copies.into(), manifest.copies.into()) {
         return Ok(());
     }
     let text = format!(
-        "the cluster exists with {} buckets, which cannot be changed: leave --buckets (and cluster.buckets) away, or found \
-         another cluster in another --data directory; nothing was started",
-        manifest.buckets
+        "the cluster exists with {}, which cannot be changed: leave --buckets and --copies (and their settings) away, or \
+         found another cluster in another --data directory; nothing was started",
+        Shape { buckets: manifest.buckets, copies: manifest.copies }
     );
     Err(failure(exit::USAGE, text))
 }
@@ -129,6 +133,7 @@ pub(crate) fn create(dir: &Path, nodes: u64, base_port: u16, settings: &Settings
     let cluster = ClusterId(random()?);
     let mut manifest = Manifest::new(cluster, base_port, passed_on(settings)?);
     manifest.volatile = is_volatile(&config);
+    manifest.copies = config.cluster.copies;
     manifest.buckets = match config.cluster.buckets {
         0 => BUCKETS_DEFAULT.get(),
         asked => asked,

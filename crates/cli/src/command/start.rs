@@ -52,6 +52,7 @@ fn flags(start: &Start) -> Vec<(String, String)> {
     set("cluster.node", start.id.map(|id| id.to_string()));
     set("cluster.id", start.cluster.clone());
     set("cluster.buckets", start.buckets.map(|buckets| buckets.to_string()));
+    set("cluster.copies", start.copies.map(|copies| copies.to_string()));
     flags
 }
 

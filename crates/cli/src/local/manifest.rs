@@ -47,6 +47,9 @@ pub(crate) struct Manifest {
     /// How many buckets it has; one, if it was made before there could be more.
     #[serde(default = "one")]
     pub(crate) buckets: u16,
+    /// How many nodes hold each; 0: all.
+    #[serde(default)]
+    pub(crate) copies: u8,
     /// The id the next node gets.
     pub(crate) next_id: u64,
     /// What each node's `start` gets besides its addresses.
@@ -71,6 +74,7 @@ impl Manifest {
             cluster,
             base_port,
             buckets: one(),
+            copies: 0,
             next_id: 1,
             arguments,
             volatile: false,

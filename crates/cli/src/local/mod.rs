@@ -141,7 +141,8 @@ pub(crate) fn bootstrap_list(founders: &[(NodeId, Endpoints)]) -> String {
 /// # Errors
 /// If the process cannot be started.
 pub(crate) fn spawn(dir: &Path, manifest: &mut Manifest, id: NodeId) -> Result<Child> {
-    let (cluster, buckets, arguments) = (manifest.cluster, manifest.buckets, manifest.arguments.clone());
+    let Manifest { cluster, buckets, copies, .. } = *manifest;
+    let arguments = manifest.arguments.clone();
     let founders = bootstrap_list(&manifest.founders);
     let peers: Vec<String> =
         manifest.nodes.iter().filter(|n| n.id != id).map(|n| n.endpoints.peer.clone()).collect();
@@ -164,6 +165,9 @@ pub(crate) fn spawn(dir: &Path, manifest: &mut Manifest, id: NodeId) -> Result<C
     }
     // Behind the others: `--set` may ask for another number.
     command.args(arguments).args(["--buckets", &buckets.to_string()]);
+    if copies > 0 {
+        command.args(["--copies", &copies.to_string()]);
+    }
     OWN_VARIABLES.iter().for_each(|name| {
         command.env_remove(name);
     });

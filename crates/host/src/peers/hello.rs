@@ -3,6 +3,8 @@
 //! The dialing node sends [`Hello`]; the other answers [`Welcome`] or [`Refused`] and closes. From then on messages
 //! flow from the dialing node only.
 
+use std::fmt;
+
 use quorate_kernel::{ClusterId, NodeId, frame, wire};
 use quorate_node::{BUCKETS_MAX, Endpoints};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
@@ -14,12 +16,12 @@ pub(crate) const FRAME_VERSION: u16 = 1;
 /// The oldest and the newest version of the conversation that this program speaks.
 ///
 /// - 1: the first.
-/// - 2: clusters of several buckets. A greeting of such a cluster ends with their number; of one with a single bucket it
-///   is as in version 1.
+/// - 2: clusters of several buckets, or of nodes that do not all hold everything. A greeting of such a cluster ends with the
+///   number of buckets and that of copies; of any other it is as in version 1.
 pub(crate) const VERSIONS: (u16, u16) = (1, 2);
 
-/// Since this version nodes know of several buckets.
-const VERSION_OF_BUCKETS: u16 = 2;
+/// Since this version nodes know of several buckets, and of copies.
+const VERSION_OF_SHAPES: u16 = 2;
 
 /// Kind of a frame that holds a [`Hello`].
 pub(crate) const KIND_HELLO: u16 = 1;
@@ -32,6 +34,33 @@ pub(crate) const KIND_MESSAGE: u16 = 16;
 
 /// Longest frame before both have introduced themselves.
 pub(crate) const GREETING_BYTES_MAX: usize = 4 << 10;
+
+/// What a cluster is made of, for as long as it lives.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub struct Shape {
+    /// Into how many buckets its keys are cut; 0 as long as that is not known.
+    pub buckets: u16,
+    /// How many nodes hold each; 0: all.
+    pub copies: u8,
+}
+
+impl Shape {
+    /// As all clusters were before there was a choice.
+    pub(crate) const PLAIN: Shape = Shape { buckets: 1, copies: 0 };
+
+    fn is_plain(self) -> bool {
+        self.buckets <= 1 && self.copies == 0
+    }
+}
+
+impl fmt::Display for Shape {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Shape { buckets, copies: 0 } => write!(f, "{buckets} buckets, all on every node"),
+            Shape { buckets, copies } => write!(f, "{buckets} buckets of {copies} copies"),
+        }
+    }
+}
 
 const MAGIC: [u8; 8] = *b"QUORATE\x01";
 
@@ -47,9 +76,9 @@ pub(crate) struct Hello {
     pub(crate) endpoints: Endpoints,
     /// Oldest and newest version the sender speaks.
     pub(crate) versions: (u16, u16),
-    /// How many buckets the sender's cluster has; 0 if it does not know yet.
+    /// What the sender's cluster is made of; no buckets if it does not know yet.
     #[serde(skip)]
-    pub(crate) buckets: u16,
+    pub(crate) shape: Shape,
 }
 
 /// The answer to a [`Hello`] that is accepted.
@@ -63,9 +92,9 @@ pub(crate) struct Welcome {
     pub(crate) endpoints: Endpoints,
     /// The version to be spoken.
     pub(crate) version: u16,
-    /// How many buckets the cluster has.
+    /// What the cluster is made of.
     #[serde(skip)]
-    pub(crate) buckets: u16,
+    pub(crate) shape: Shape,
 }
 
 /// The answer to a [`Hello`] that is not.
@@ -82,10 +111,10 @@ pub(crate) struct Myself {
     pub(crate) cluster: ClusterId,
     pub(crate) id: NodeId,
     pub(crate) endpoints: Endpoints,
-    /// How many buckets the cluster has; 0 until it is known.
-    pub(crate) buckets: u16,
-    /// How many it should have, says the configuration; 0: whatever it has.
-    buckets_asked: u16,
+    /// What the cluster is made of; no buckets until it is known.
+    pub(crate) shape: Shape,
+    /// What it should be made of, says the configuration; where it says 0: whatever it has.
+    asked: Shape,
 }
 
 /// What answered a [`Hello`].
@@ -96,10 +125,10 @@ pub(crate) enum Answer {
 }
 
 impl Myself {
-    /// A node, and how many buckets its configuration asks for (0: however many there are).
-    pub(crate) fn new(identity: &Identity, buckets_asked: u16) -> Myself {
-        let Identity { id, cluster, endpoints, buckets } = identity.clone();
-        Myself { cluster, id, endpoints, buckets, buckets_asked }
+    /// A node, and what its configuration asks for (0: whatever there is).
+    pub(crate) fn new(identity: &Identity, asked: Shape) -> Myself {
+        let Identity { id, cluster, endpoints, shape } = identity.clone();
+        Myself { cluster, id, endpoints, shape, asked }
     }
 
     pub(crate) fn hello(&self) -> Hello {
@@ -109,7 +138,7 @@ impl Myself {
             id: self.id,
             endpoints: self.endpoints.clone(),
             versions: VERSIONS,
-            buckets: self.buckets,
+            shape: self.shape,
         }
     }
 
@@ -146,17 +175,17 @@ impl Myself {
                 hello.versions.0, hello.versions.1, VERSIONS.0, VERSIONS.1
             ));
         }
-        if version < VERSION_OF_BUCKETS && self.buckets > 1 {
+        if version < VERSION_OF_SHAPES && !self.shape.is_plain() {
             return Err(format!(
-                "this cluster has {} buckets, of which its version knows nothing: upgrade it, then start it again",
-                self.buckets
+                "this cluster has {}, of which its version knows nothing: upgrade it, then start it again",
+                self.shape
             ));
         }
-        if hello.buckets != 0 && hello.buckets != self.buckets {
-            return Err(self.contradiction(hello.buckets));
+        if hello.shape.buckets != 0 && hello.shape != self.shape {
+            return Err(self.contradiction(hello.shape));
         }
         let (cluster, id, endpoints) = (self.cluster, self.id, self.endpoints.clone());
-        Ok(Welcome { cluster, id, endpoints, version, buckets: self.buckets })
+        Ok(Welcome { cluster, id, endpoints, version, shape: self.shape })
     }
 
     /// Judges the node that answered; `expected` is who was to be found there.
@@ -178,24 +207,25 @@ impl Myself {
         if welcome.version < VERSIONS.0 || welcome.version > VERSIONS.1 {
             return Err(format!("it chose version {}, which this node does not speak", welcome.version));
         }
-        if self.buckets != 0 && welcome.buckets != self.buckets {
-            return Err(self.contradiction(welcome.buckets));
+        if self.shape.buckets != 0 && welcome.shape != self.shape {
+            return Err(self.contradiction(welcome.shape));
         }
-        if self.buckets_asked != 0 && welcome.buckets != self.buckets_asked {
+        let differs = |asked: u32, has: u32| asked != 0 && asked != has;
+        let (asked, has) = (self.asked, welcome.shape);
+        if differs(asked.buckets.into(), has.buckets.into()) || differs(asked.copies.into(), has.copies.into()) {
             return Err(format!(
-                "its cluster has {} buckets, but cluster.buckets here asks for {}: take that setting (or --buckets) away, \
-                 a node that joins learns the number",
-                welcome.buckets, self.buckets_asked
+                "its cluster has {has}, but the configuration here asks for {asked}: take cluster.buckets and cluster.copies \
+                 (or --buckets and --copies) away, a node that joins learns them"
             ));
         }
         Ok(())
     }
 
-    fn contradiction(&self, other: u16) -> String {
+    fn contradiction(&self, other: Shape) -> String {
         format!(
-            "the cluster has {} buckets here and {other} there: its first members must be started with the same \
-             cluster.buckets; begin again with empty data directories",
-            self.buckets
+            "the cluster has {} here and {other} there: its first members must be started with the same cluster.buckets and \
+             cluster.copies; begin again with empty data directories",
+            self.shape
         )
     }
 }
@@ -211,36 +241,36 @@ fn decode<T: DeserializeOwned>(payload: &[u8]) -> Result<T, String> {
 
 const UNREADABLE: &str = "a greeting that does not decode";
 
-/// Decodes a greeting, with the number of buckets that may stand behind it.
-fn decode_with_buckets<T: DeserializeOwned>(payload: &[u8]) -> Result<(T, u16), String> {
+/// Decodes a greeting, with the shape that may stand behind it.
+fn decode_with_shape<T: DeserializeOwned>(payload: &[u8]) -> Result<(T, Shape), String> {
     let (greeting, rest) = wire::decode_front(payload).map_err(|_| UNREADABLE.to_owned())?;
     if rest.is_empty() {
-        return Ok((greeting, 1));
+        return Ok((greeting, Shape::PLAIN));
     }
     match decode(rest)? {
-        buckets @ 2..=BUCKETS_MAX => Ok((greeting, buckets)),
-        other => Err(format!("a greeting of a cluster with {other} buckets")),
+        shape @ Shape { buckets: 1..=BUCKETS_MAX, .. } => Ok((greeting, shape)),
+        other => Err(format!("a greeting of a cluster with {other}")),
     }
 }
 
-/// Appends a frame with a greeting of a cluster of so many buckets.
-fn put_with_buckets<T: Serialize>(buffer: &mut Vec<u8>, kind: u16, greeting: &T, buckets: u16) {
+/// Appends a frame with a greeting of a cluster of this shape.
+fn put_with_shape<T: Serialize>(buffer: &mut Vec<u8>, kind: u16, greeting: &T, shape: Shape) {
     frame::append(buffer, FRAME_VERSION, kind, |bytes| match wire::encode_after(greeting, bytes) {
-        bytes if buckets > 1 => wire::encode_after(&buckets, bytes),
-        bytes => bytes,
+        bytes if shape.is_plain() => bytes,
+        bytes => wire::encode_after(&shape, bytes),
     });
 }
 
 /// Appends a frame with a [`Hello`].
 pub(crate) fn put_hello(buffer: &mut Vec<u8>, hello: &Hello) {
-    put_with_buckets(buffer, KIND_HELLO, hello, hello.buckets);
+    put_with_shape(buffer, KIND_HELLO, hello, hello.shape);
 }
 
 /// Appends a frame with the answer to a greeting.
 pub(crate) fn put_answer(buffer: &mut Vec<u8>, answer: &Answer) {
     match answer {
-        Answer::Welcome(welcome) => put_with_buckets(buffer, KIND_WELCOME, welcome, welcome.buckets),
-        Answer::Refused(refused) => put_with_buckets(buffer, KIND_REFUSED, refused, 0),
+        Answer::Welcome(welcome) => put_with_shape(buffer, KIND_WELCOME, welcome, welcome.shape),
+        Answer::Refused(refused) => put_with_shape(buffer, KIND_REFUSED, refused, Shape::PLAIN),
     }
 }
 
@@ -250,9 +280,9 @@ pub(crate) fn read_hello(buffer: &[u8]) -> Result<Option<(Hello, usize)>, String
     if frame.kind != KIND_HELLO {
         return Err(format!("the first frame is of kind {}, not a greeting", frame.kind));
     }
-    let (mut hello, buckets): (Hello, u16) = decode_with_buckets(frame.payload)?;
+    let (mut hello, shape): (Hello, Shape) = decode_with_shape(frame.payload)?;
     // Whoever has no cluster yet does not know.
-    hello.buckets = if hello.cluster == ClusterId(0) { 0 } else { buckets };
+    hello.shape = if hello.cluster == ClusterId(0) { Shape::default() } else { shape };
     Ok(Some((hello, frame.bytes)))
 }
 
@@ -261,8 +291,8 @@ pub(crate) fn read_answer(buffer: &[u8]) -> Result<Option<(Answer, usize)>, Stri
     let Some(frame) = cut(buffer)? else { return Ok(None) };
     let answer = match frame.kind {
         KIND_WELCOME => {
-            let (welcome, buckets): (Welcome, u16) = decode_with_buckets(frame.payload)?;
-            Answer::Welcome(Welcome { buckets, ..welcome })
+            let (welcome, shape): (Welcome, Shape) = decode_with_shape(frame.payload)?;
+            Answer::Welcome(Welcome { shape, ..welcome })
         }
         KIND_REFUSED => Answer::Refused(decode(frame.payload)?),
         kind => return Err(format!("the first frame is of kind {kind}, not an answer to a greeting")),
@@ -280,7 +310,8 @@ mod tests {
 
     fn with_buckets(cluster: u64, id: u64, buckets: u16, asked: u16) -> Myself {
         let (cluster, id) = (ClusterId(cluster), NodeId(id));
-        Myself::new(&Identity { cluster, id, endpoints: Endpoints::default(), buckets }, asked)
+        let (shape, asked) = (Shape { buckets, copies: 0 }, Shape { buckets: asked, copies: 0 });
+        Myself::new(&Identity { cluster, id, endpoints: Endpoints::default(), shape }, asked)
     }
 
     #[test]
@@ -324,7 +355,7 @@ mod tests {
     fn who_joins_learns_the_number_of_buckets_and_others_must_agree() {
         let me = with_buckets(7, 1, 4, 4);
         let welcome = me.judge(&with_buckets(0, 2, 0, 0).hello()).expect("it joins");
-        assert_eq!(welcome.buckets, 4);
+        assert_eq!(welcome.shape.buckets, 4);
         assert_eq!(with_buckets(0, 2, 0, 0).judge_welcome(&welcome, None), Ok(()));
         assert_eq!(with_buckets(0, 2, 0, 4).judge_welcome(&welcome, None), Ok(()));
         let refused = with_buckets(0, 2, 0, 8).judge_welcome(&welcome, None).expect_err("it asks for 8");

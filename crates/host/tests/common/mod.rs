@@ -148,7 +148,7 @@ impl Machine for Toy {
             Event::Input(Input::Admin(ticket, AdminRequest::ChangeMembers { .. })) => {
                 out.output(Output::Admin(ticket, AdminOutcome::Refused("toys do not change".into())));
             }
-            Event::Input(Input::Buckets(_)) => {}
+            Event::Input(Input::Shape { .. }) => {}
             Event::Input(Input::DiskFull(full)) => self.disk_full = full,
             Event::Input(Input::Stop) => {
                 self.stopping = true;
@@ -334,7 +334,7 @@ pub(crate) fn start(wish: Wish) -> Result<Node, StartError> {
         let parts = Parts {
             id: NodeId(wish.id),
             cluster: ClusterId(wish.cluster),
-            buckets: u16::from(wish.cluster != 0),
+            shape: quorate_host::Shape { buckets: u16::from(wish.cluster != 0), copies: 0 },
             store: Box::new(MemoryStore::default()),
             wal,
             recovery,

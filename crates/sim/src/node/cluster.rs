@@ -56,7 +56,8 @@ pub struct Cluster {
     log: Config,
     priorities: bool,
     buckets: NonZeroU16,
-    placing: Option<Placing>,
+    copies: u8,
+    placing: Placing,
     first: Vec<NodeId>,
     faults: FaultSet,
     aimed: u64,
@@ -107,12 +108,14 @@ impl Cluster {
             flushed: Vec::new(),
             expired_seen: 0,
         };
+        let placed = if stress.placed { draw_placing(&mut rng) } else { (0, Placing::production()) };
         let mut cluster = Cluster {
             limits: stress.limits.clone().unwrap_or(limits),
             log: stress.log.clone().unwrap_or(log),
             priorities: rng.chance(1, 4),
             buckets: NonZeroU16::MIN,
-            placing: stress.placed.then(|| draw_placing(&mut rng)),
+            copies: placed.0,
+            placing: placed.1,
             links: Links::new(first.clone()),
             first,
             faults: plan.faults,
@@ -437,9 +440,8 @@ impl Harness for Cluster {
             false => Vec::new(),
         };
         let (limits, buckets) = (self.limits.clone(), self.buckets);
-        let placing = self.placing.clone().map(|placing| placed(node, placing));
-        let me = member(node);
-        Node::new(NodeConfig { me, cluster: ClusterId(7), bootstrap, buckets, placing, log, limits })
+        let (me, copies, placing) = (member(node), self.copies, placed(node, self.placing.clone()));
+        Node::new(NodeConfig { me, cluster: ClusterId(7), bootstrap, buckets, copies, placing, log, limits })
     }
 
     fn start(&mut self, agenda: &mut Agenda<Input>) {
@@ -582,7 +584,7 @@ impl Harness for Cluster {
             let transactions = unfinished(nodes, self.buckets);
             return Err(format!("the last look is not done; transactions: {transactions:?}"));
         }
-        if self.placing.is_some() {
+        if self.copies > 0 {
             return is_placed(nodes, self.buckets);
         }
         (0..self.buckets.get()).map(Bucket).try_for_each(|bucket| is_spread(nodes, bucket))

@@ -80,12 +80,12 @@ pub(super) fn draw_log(rng: &mut Rng, plan: &Plan) -> Config {
     config
 }
 
-/// How buckets are placed in a run.
-pub(super) fn draw_placing(rng: &mut Rng) -> Placing {
-    let mut placing = Placing::production(rng.between(1, 4) as u8);
+/// How buckets are placed in a run, and how many copies they have.
+pub(super) fn draw_placing(rng: &mut Rng) -> (u8, Placing) {
+    let mut placing = Placing::production();
     placing.membership = quorate_membership::Config { needs_state: false, ..draw_membership(rng) };
     placing.repair_after = Duration::from_millis(rng.between(0, 3_000));
-    placing
+    (rng.between(1, 4) as u8, placing)
 }
 
 pub(super) fn draw_limits(rng: &mut Rng) -> Limits {
