@@ -69,6 +69,9 @@ impl Placing {
                 needs_state: false,
                 probe_interval: Duration::from_millis(200),
                 probe_timeout: Duration::from_millis(200),
+                // Nodes that are started together are let in together.
+                batch_quiet: Duration::from_millis(200),
+                batch_age_max: Duration::from_secs(1),
                 ..quorate_membership::Config::production()
             },
         }
