@@ -75,15 +75,12 @@ pub(crate) struct At<'a, 'v> {
 
 impl Transactions {
     pub(crate) fn new(me: LogId, limits: &Limits, ledger: Ledger) -> Self {
-        let locks = LockTable::new(limits.locked_keys_max);
-        #[cfg(feature = "mutants")]
-        let locks = locks.broken(limits.commit.mutant);
         Transactions {
             shield: Shield::of(&ledger),
             commit: Commit::new(me, limits.commit.clone(), ledger),
             desk: Desk {
                 me,
-                locks,
+                locks: lock_table(limits),
                 unchecked: Vec::new(),
                 overtaken: BTreeSet::new(),
                 released: false,
@@ -301,11 +298,7 @@ impl Shard {
             self.transactions.commit.follow();
             let transactions = &mut self.transactions;
             let desk = &mut transactions.desk;
-            desk.locks = LockTable::new(self.limits.locked_keys_max);
-            #[cfg(feature = "mutants")]
-            {
-                desk.locks = LockTable::new(self.limits.locked_keys_max).broken(self.limits.commit.mutant);
-            }
+            desk.locks = lock_table(&self.limits);
             desk.unchecked.clear();
             desk.overtaken.clear();
             transactions.entries.clear();
@@ -373,6 +366,14 @@ impl Shard {
             out.arm(Timer::Propose, AGAIN);
         }
     }
+}
+
+/// An empty one.
+fn lock_table(limits: &Limits) -> LockTable<Place> {
+    let locks = LockTable::new(limits.locked_keys_max);
+    #[cfg(feature = "mutants")]
+    let locks = locks.broken(limits.commit.mutant);
+    locks
 }
 
 /// Runs a part's commands.
