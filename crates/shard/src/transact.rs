@@ -152,10 +152,12 @@ impl Transactions {
 
     /// Keeps back batches that must wait for locks, and those of the same sessions behind them.
     pub(crate) fn hold_back(&mut self, marks: &mut Marks, batches: Vec<Bytes>) -> Vec<Bytes> {
-        if self.desk.locks.count() == 0 || self.passes {
+        if (self.desk.locks.count() == 0 && self.held.is_empty()) || self.passes {
             return batches;
         }
-        let mut waiting = BTreeSet::new();
+        // A session's numbers enter the log in order, or what is behind a gap is never applied.
+        let held = self.held.iter().filter_map(|batch| batch_header(batch).ok());
+        let mut waiting: BTreeSet<u64> = held.map(|header| header.session.0).collect();
         let mut free = Vec::with_capacity(batches.len());
         for batch in batches {
             let session = batch_header(&batch).map(|header| header.session.0).unwrap_or_default();
@@ -437,5 +439,36 @@ impl Resources for At<'_, '_> {
             let version = view.version(key).0;
             self.desk.overtaken.extend(self.desk.locks.overtaken(&want.key, version));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::batch::{BatchHeader, encode_batch};
+    use quorate_api::{Command, Request, SessionId};
+    use quorate_commit::locks::{Mode, Want};
+    use quorate_kernel::NodeId;
+
+    fn set(first_seq: u64, key: &'static [u8]) -> Bytes {
+        let (origin, session) = (NodeId(1), SessionId(7));
+        let header = BatchHeader { origin, session, first_seq, count: 1, settled_before: 1, since: 0 };
+        let spec = quorate_values::find(b"set").expect("a command");
+        let args = [Bytes::from_static(key), Bytes::from_static(b"x")].into();
+        encode_batch(&header, [&Request::One(Command { code: spec.code, args })])
+    }
+
+    #[test]
+    fn a_batch_does_not_pass_one_of_its_session_that_was_held_back_before() {
+        let me = LogId(0);
+        let mut transactions = Transactions::new(me, &Limits::production(), Ledger::new(me));
+        let mut marks = Marks::default();
+        let id = TransactionId { age: 1, origin: 1, sequence: 1 };
+        let key = Place::Key(Bytes::from_static(b"locked"));
+        let want = Want { key, mode: Mode::Write, expected: None };
+        assert_eq!(transactions.desk.locks.try_all(id, &[want]), Taken::All);
+        assert!(transactions.hold_back(&mut marks, alloc::vec![set(1, b"locked")]).is_empty());
+        assert!(transactions.hold_back(&mut marks, alloc::vec![set(2, b"free")]).is_empty());
+        assert_eq!(transactions.take_held(), [set(1, b"locked"), set(2, b"free")]);
     }
 }
