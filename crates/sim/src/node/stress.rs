@@ -8,7 +8,8 @@ use quorate_node::Limits;
 use quorate_replog::Config;
 use quorate_workload::Kind;
 
-use crate::Plan;
+use super::cluster::Cluster;
+use crate::{Plan, Stressed};
 
 /// What a kind of run lays stress on; everything else is drawn.
 #[derive(Debug, Clone, Default)]
@@ -32,6 +33,14 @@ pub struct Stress {
     /// A broken rule.
     #[cfg(feature = "mutants")]
     pub mutant: Option<quorate_shard::Mutant>,
+}
+
+impl Stressed for Stress {
+    type Harness = Cluster;
+
+    fn harness(&self, plan: &Plan) -> Cluster {
+        Cluster::new(plan, self)
+    }
 }
 
 /// What clients do besides keeping pipelines full.
