@@ -8,7 +8,7 @@ use quorate_workload::Kind as Course;
 
 use super::profile::{Kind, swarm};
 use super::stress::{Play, Stress};
-use crate::{Fault, FaultSet};
+use crate::{Fault, FaultSet, Latency, Order, Settled};
 
 const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
@@ -53,11 +53,28 @@ fn handovers() -> Kind {
     kind
 }
 
-/// A node must come back before the answers to what it asked have.
+/// A node must come back, and ask, before the answers to what it asked in its last life do, over a network that loses
+/// nothing with a connection. Lives must be short for names to be the same.
 fn short_lives() -> Kind {
     let mut kind = plain("node-short-lives", Play::Pipelines);
-    kind.stress.aimed = 500;
-    kind.stress.buckets = Some(NonZeroU16::MIN);
+    kind.profile.nodes = (3, 4);
+    kind.profile.clients = (4, 5);
+    kind.profile.safety = (ms(2_000), ms(4_000));
+    kind.profile.faults = FaultSet::NONE;
+    kind.settled = Settled {
+        latency: Some(Latency::Uniform(ms(1), ms(20))),
+        order: Some(Order::Free),
+        duplicate_ppm: Some(200_000),
+        ..Settled::default()
+    };
+    kind.stress = Stress {
+        aimed: 0,
+        short_lives: 100,
+        members: Some(3),
+        buckets: Some(NonZeroU16::MIN),
+        operator: Some(Duration::ZERO),
+        ..kind.stress
+    };
     kind
 }
 

@@ -16,6 +16,8 @@ use crate::{Plan, Stressed};
 pub struct Stress {
     /// Chance in a thousand that a node that just answered a write crashes, freezes or is cut off.
     pub aimed: u64,
+    /// Chance in a thousand that a node that a pipeline just asked dies before it can answer, and is back at once.
+    pub short_lives: u64,
     /// What clients do; drawn if not given.
     pub play: Option<Play>,
     /// How many nodes are members at first; drawn if not given.

@@ -1,7 +1,7 @@
 //! From words, as clients send them, to requests.
 
 use bytes::Bytes;
-use quorate_api::{Command, Reply, Request, Version};
+use quorate_api::{Command, Refusal, Reply, Request, Version};
 
 /// The data command that these words mean.
 ///
@@ -19,6 +19,19 @@ pub(crate) fn command<W: AsRef<[u8]>>(words: &[W]) -> Command {
 /// The request for one command.
 pub(crate) fn one<W: AsRef<[u8]>>(words: &[W]) -> Request {
     Request::One(command(words))
+}
+
+/// The mark that counts refusals of this kind.
+pub(crate) fn mark_of(refusal: &Refusal) -> &'static str {
+    match refusal {
+        Refusal::NoLeader => "node.sim.refused.no_leader",
+        Refusal::Busy => "node.sim.refused.busy",
+        Refusal::NoSpace => "node.sim.refused.no_space",
+        Refusal::NoMemory => "node.sim.refused.no_memory",
+        Refusal::NotServing => "node.sim.refused.not_serving",
+        Refusal::TooLarge => "node.sim.refused.too_large",
+        Refusal::SeveralBuckets => "node.sim.refused.several_buckets",
+    }
 }
 
 /// What WATCH brought back.
