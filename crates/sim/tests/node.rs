@@ -1,5 +1,6 @@
 //! Whole nodes under everything at once.
 
+use std::num::NonZeroU16;
 use std::time::Duration;
 
 use quorate_api::{Bucket, Command, Consistency, Outcome, Reply, Request};
@@ -7,7 +8,7 @@ use quorate_kernel::{ClusterId, NodeId};
 use quorate_node::{
     ClientRequest, ConnectionId, Endpoints, Input, Limits, Member, Node, NodeConfig, Output, Ticket,
 };
-use quorate_sim::node::{Play, swarm};
+use quorate_sim::node::{Play, Stress, swarm};
 use quorate_sim::{
     Agenda, Batch, Boot, Harness, Nodes, Overrides, Plan, Report, Seen, Stressed, TraceLevel, Verdict, World,
     WorldOptions, run, run_many,
@@ -30,6 +31,21 @@ fn swarm_of_nodes() {
     let summary = run_many(&kind.profile, &batch, |plan| kind.stress.harness(plan), told);
     println!("{}", summary.coverage);
     summary.expect_success("node");
+}
+
+/// Transactions over keys that expire in the moment in which they are looked at. Fails as decision 0010 says it must, so it
+/// runs only if `BRIEF` is set.
+#[test]
+fn what_a_vote_found_does_not_expire() {
+    if std::env::var("BRIEF").is_err() {
+        return;
+    }
+    let mut kind = swarm();
+    kind.profile.floors.clear();
+    kind.stress =
+        Stress { play: Some(Play::Pipelines), buckets: NonZeroU16::new(3), brief: true, ..kind.stress };
+    let (from, seeds) = (variable("FROM", 0), variable("SEEDS", 60));
+    kind.run_many(from..from + seeds, false, 1).expect_success("node");
 }
 
 #[test]

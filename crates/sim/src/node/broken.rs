@@ -24,6 +24,7 @@ pub fn kind_for(mutant: Mutant) -> Kind {
         Mutant::ReadsPassTransactions | Mutant::BatchesPassLocks | Mutant::LooksTooEarly => {
             transactions("node-transactions", Play::Workload(Course::AppendTransaction))
         }
+        Mutant::RunsOtherwise => transactions("node-several", Play::Pipelines),
         Mutant::VersionKept | Mutant::WatchIgnored => plain("node-swaps", Play::Workload(Course::Swap)),
         Mutant::NamesRepeat => short_lives(),
         Mutant::ReadBeforeApplied => backlogs(),

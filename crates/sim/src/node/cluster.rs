@@ -58,6 +58,7 @@ pub struct Cluster {
     faults: FaultSet,
     aimed: u64,
     short_lives: u64,
+    brief: bool,
     think: Duration,
     relaxed: u64,
     healed: Option<Duration>,
@@ -115,8 +116,9 @@ impl Cluster {
             faults: plan.faults,
             aimed: if rng.chance(1, 2) { stress.aimed } else { 0 },
             short_lives: stress.short_lives,
+            brief: stress.brief,
             think: Duration::from_millis(1 << rng.between(1, 7)),
-            relaxed: [0, 10][rng.below(2) as usize],
+            relaxed: if stress.brief { 50 } else { [0, 10][rng.below(2) as usize] },
             healed: None,
             stage: Stage::Work,
             now: Duration::ZERO,
@@ -294,7 +296,7 @@ impl Cluster {
         if self.rng.chance(self.relaxed, 100) {
             let connection = self.doors.open(node);
             let asker = Asker { who: u64::MAX, what: connection.0 };
-            let request = super::words::one(&["DBSIZE"]);
+            let request = super::words::aside(connection.0, self.brief);
             let request = self.doors.request(connection, asker, request, Consistency::Relaxed, agenda.now());
             agenda.input(Duration::ZERO, node, Input::Requests(vec![request]));
         }

@@ -18,6 +18,8 @@ pub struct Stress {
     pub aimed: u64,
     /// Chance in a thousand that a node that a pipeline just asked dies before it can answer, and is back at once.
     pub short_lives: u64,
+    /// Whether what is asked beside all else is about keys that soon expire.
+    pub brief: bool,
     /// What clients do; drawn if not given.
     pub play: Option<Play>,
     /// How many nodes are members at first; drawn if not given.

@@ -21,6 +21,21 @@ pub(crate) fn one<W: AsRef<[u8]>>(words: &[W]) -> Request {
     Request::One(command(words))
 }
 
+/// What somebody asks beside all others, whose answers nobody judges. Of several buckets these are transactions: what they
+/// find must stay so until they have happened, whatever chance there is in it and, among `brief` keys, whatever expires.
+pub(crate) fn aside(number: u64, brief: bool) -> Request {
+    const KEYS: [&str; 5] = ["brief:1", "brief:2", "brief:3", "brief:4", "brief:5"];
+    if !brief {
+        return one(&[["DBSIZE", "RANDOMKEY"][number as usize % 2]]);
+    }
+    let life = (1 << (number / 2 % 8)).to_string();
+    let ask = |key| match number % 2 {
+        0 => command(&["GET", key]),
+        _ => command(&["SET", key, "x", "NX", "PX", &life]),
+    };
+    Request::Transaction { watched: Vec::new(), commands: KEYS.into_iter().map(ask).collect() }
+}
+
 /// The mark that counts refusals of this kind.
 pub(crate) fn mark_of(refusal: &Refusal) -> &'static str {
     match refusal {
