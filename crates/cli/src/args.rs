@@ -27,11 +27,11 @@ pub(crate) struct Cli {
 }
 
 /// What the program can do.
+// Where a command's arguments are documented at length, that is its manual, which a comment for documentation here
+// would hide.
 #[derive(Debug, Subcommand)]
 pub(crate) enum Command {
-    /// Run one node in the foreground, until SIGTERM or Ctrl-C.
     Start(Box<Start>),
-    /// Start a cluster on this machine, or start it again.
     Up(Up),
     /// Stop the local cluster in an orderly way; its data stays.
     Down(Local),
@@ -62,11 +62,8 @@ pub(crate) enum Command {
     /// Show or check configuration files.
     #[command(subcommand)]
     Config(config::Config),
-    /// Judge histories of what clients asked and were told.
     Check(check::Check),
-    /// Run the simulator: whole clusters in one thread, under faults drawn from seeds.
     Sim(sim::Sim),
-    /// Put load on a cluster and measure it.
     Bench(Box<bench::Bench>),
     /// Torture a cluster of real processes on this machine, and judge what its clients saw.
     #[command(subcommand)]
@@ -121,7 +118,6 @@ pub(crate) struct Settings {
 /// cluster of its own. Later starts find all that in the data directory. Settings come from the file, from the
 /// environment (QUORATE_SECTION__FIELD) and from flags; later ones win.
 #[derive(Debug, Args)]
-#[command(verbatim_doc_comment)]
 pub(crate) struct Start {
     /// Directory for the log, the store and the node's identity.
     #[arg(long, value_name = "DIR", env = "QUORATE_DATA")]

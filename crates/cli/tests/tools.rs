@@ -61,6 +61,11 @@ fn configuration_files_are_printed_and_checked() {
 #[test]
 fn help_lists_exit_codes_and_completions_are_printed() {
     assert!(run(&["--help"]).ok().contains("Exit codes"));
+    for command in ["check", "sim", "bench"] {
+        assert!(run(&[command, "--help"]).ok().contains("Exit codes"), "{command}");
+    }
+    assert!(run(&["start", "--help"]).ok().contains("--bootstrap as one of the first members"));
+    assert!(run(&["up", "--help"]).ok().contains("Without --detach"));
     assert!(run(&["completions", "bash"]).ok().contains("quorate"));
     run(&["frobnicate"]).fails(2, "unrecognized subcommand");
 }

@@ -510,7 +510,7 @@ impl Machine for Shard {
         self.log.check();
         assert!(self.state.keyspace_oldest <= self.state.keyspace);
         assert!(self.state.expiring <= self.state.keys, "{:?}", self.state);
-        self.transactions.commit.check();
+        self.transactions.check();
         let shield = Shield::of(self.transactions.commit.ledger());
         assert!(!self.loaded || self.transactions.shield == shield, "the shield is not that of the ledger");
     }

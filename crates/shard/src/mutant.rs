@@ -46,11 +46,13 @@ pub enum Mutant {
     BatchesPassLocks,
     /// What a transaction needs is looked at before everything logged earlier is applied.
     LooksTooEarly,
+    /// What a transaction does is done with another time and chance than its vote was made with.
+    RunsOtherwise,
 }
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Mutant; 21] = [
+    pub const ALL: [Mutant; 22] = [
         Mutant::SessionsNotInSnapshot,
         Mutant::ApplyAgain,
         Mutant::SessionRowMissing,
@@ -72,5 +74,6 @@ impl Mutant {
         Mutant::ReadsPassTransactions,
         Mutant::BatchesPassLocks,
         Mutant::LooksTooEarly,
+        Mutant::RunsOtherwise,
     ];
 }

@@ -79,6 +79,7 @@ mod coverage;
 mod disk;
 mod faults;
 mod harness;
+mod kind;
 mod latency;
 mod life;
 pub mod membership;
@@ -103,6 +104,7 @@ pub use faults::{Fault, FaultOptions, FaultSet};
 pub use harness::{
     Agenda, Boot, Harness, Input, Msg, Output, Record, Replacement, Seen, Simulated, Verdict, through_bytes,
 };
+pub use kind::{Kind, Settled, Stressed};
 pub use latency::Latency;
 pub use network::{NetworkOptions, Order};
 pub use plan::{Overrides, Plan, Profile};

@@ -218,6 +218,20 @@ pub fn run_many<H: Harness>(
     make: impl Fn(&Plan) -> H + Sync,
     told: impl Fn(&Report) + Sync,
 ) -> Summary {
+    let mut summary = run_plans(batch, |seed| Plan::draw(profile, seed, &batch.overrides), make, told);
+    if summary.failed.is_empty() && batch.overrides == Overrides::default() {
+        summary.coverage_failure = profile.missing(&summary.coverage);
+    }
+    summary
+}
+
+/// Runs the plans of many seeds.
+pub(crate) fn run_plans<H: Harness>(
+    batch: &Batch,
+    plan: impl Fn(u64) -> Plan + Sync,
+    make: impl Fn(&Plan) -> H + Sync,
+    told: impl Fn(&Report) + Sync,
+) -> Summary {
     let next = AtomicU64::new(batch.seeds.start);
     let summary = Mutex::new(Summary::default());
     let lock = || summary.lock().unwrap_or_else(std::sync::PoisonError::into_inner);
@@ -226,7 +240,7 @@ pub fn run_many<H: Harness>(
         if seed >= batch.seeds.end || lock().failed.len() >= batch.failures_max.max(1) {
             return;
         }
-        let plan = Plan::draw(profile, seed, &batch.overrides);
+        let plan = plan(seed);
         let report = if batch.twice { run_twice(&plan, &make) } else { run(&plan, &make) };
         told(&report);
         let mut summary = lock();
@@ -243,8 +257,5 @@ pub fn run_many<H: Harness>(
     });
     let mut summary = summary.into_inner().unwrap_or_else(std::sync::PoisonError::into_inner);
     summary.failed.sort_by_key(|report| report.plan.seed);
-    if summary.failed.is_empty() && batch.overrides == Overrides::default() {
-        summary.coverage_failure = profile.missing(&summary.coverage);
-    }
     summary
 }

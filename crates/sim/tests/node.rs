@@ -1,5 +1,6 @@
 //! Whole nodes under everything at once.
 
+use std::num::NonZeroU16;
 use std::time::Duration;
 
 use quorate_api::{Bucket, Command, Consistency, Outcome, Reply, Request};
@@ -7,9 +8,9 @@ use quorate_kernel::{ClusterId, NodeId};
 use quorate_node::{
     ClientRequest, ConnectionId, Endpoints, Input, Limits, Member, Node, NodeConfig, Output, Ticket,
 };
-use quorate_sim::node::{Play, swarm};
+use quorate_sim::node::{Play, Stress, swarm};
 use quorate_sim::{
-    Agenda, Batch, Boot, Harness, Nodes, Overrides, Plan, Report, Seen, TraceLevel, Verdict, World,
+    Agenda, Batch, Boot, Harness, Nodes, Overrides, Plan, Report, Seen, Stressed, TraceLevel, Verdict, World,
     WorldOptions, run, run_many,
 };
 
@@ -27,9 +28,24 @@ fn swarm_of_nodes() {
             println!("seed {}: {}", report.plan.seed, report.explain("node"));
         }
     };
-    let summary = run_many(&kind.profile, &batch, |plan| kind.cluster(plan), told);
+    let summary = run_many(&kind.profile, &batch, |plan| kind.stress.harness(plan), told);
     println!("{}", summary.coverage);
     summary.expect_success("node");
+}
+
+/// Transactions over keys that expire in the moment in which they are looked at. Fails as decision 0010 says it must, so it
+/// runs only if `BRIEF` is set.
+#[test]
+fn what_a_vote_found_does_not_expire() {
+    if std::env::var("BRIEF").is_err() {
+        return;
+    }
+    let mut kind = swarm();
+    kind.profile.floors.clear();
+    kind.stress =
+        Stress { play: Some(Play::Pipelines), buckets: NonZeroU16::new(3), brief: true, ..kind.stress };
+    let (from, seeds) = (variable("FROM", 0), variable("SEEDS", 60));
+    kind.run_many(from..from + seeds, false, 1).expect_success("node");
 }
 
 #[test]
@@ -44,7 +60,7 @@ fn trace_of_one() {
     let words = std::env::var("WITH").unwrap_or_default();
     let overrides = Overrides::parse(words.split_whitespace()).expect("flags");
     let plan = Plan::draw(&kind.profile, seed.parse().expect("a number"), &overrides);
-    let report = run(&plan.traced(TraceLevel::Keep), |plan| kind.cluster(plan));
+    let report = run(&plan.traced(TraceLevel::Keep), |plan| kind.stress.harness(plan));
     for line in &report.lines {
         println!("{line}");
     }

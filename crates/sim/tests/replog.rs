@@ -1,46 +1,20 @@
-//! Replicated logs under everything at once.
-//!
-//! `QUORATE_SEEDS` and `QUORATE_FROM` say how many seeds run and which is the first; `QUORATE_TRACE=SEED` prints a run
-//! and `QUORATE_FLAGS` overrides its draws.
+//! Replicated logs under everything at once; `everything` says what the environment may ask for.
 
-use std::env;
+mod everything;
 
 use quorate_sim::replog::swarm;
-use quorate_sim::{Overrides, TraceLevel};
-
-fn number(name: &str, default: u64) -> u64 {
-    env::var(name).map_or(default, |value| value.parse().expect("a whole number"))
-}
 
 #[test]
 fn logs_under_everything() {
-    let kind = swarm();
-    let (first, seeds) = (number("QUORATE_FROM", 0), number("QUORATE_SEEDS", 300));
-    let summary = kind.run_many(first..first + seeds, false, 5);
-    println!("{}", summary.coverage);
-    for report in &summary.failed {
-        println!("{}", report.explain("replog"));
-    }
-    summary.expect_success("replog");
-    if let Some(missing) = kind.profile.missing(&summary.coverage) {
-        panic!("{missing}\n{}", summary.coverage);
-    }
+    everything::pass_and_reach(&swarm(), 300);
 }
 
 #[test]
 fn every_seed_repeats() {
-    let first = number("QUORATE_FROM", 0);
-    swarm().run_many(first..first + 20, true, 1).expect_success("replog");
+    everything::repeat(&swarm(), 20);
 }
 
 #[test]
 fn trace_of_one() {
-    let Ok(seed) = env::var("QUORATE_TRACE") else { return };
-    let kind = swarm();
-    let flags = env::var("QUORATE_FLAGS").unwrap_or_default();
-    let overrides = Overrides::parse(flags.split_whitespace()).expect("flags");
-    let plan = kind.plan(seed.parse().expect("a whole number"), &overrides);
-    let report = kind.run(&plan.traced(TraceLevel::Keep));
-    report.lines.iter().for_each(|line| println!("{line}"));
-    println!("{}\n{:?}", report.coverage, report.failure);
+    everything::trace(&swarm());
 }

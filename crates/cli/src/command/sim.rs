@@ -19,7 +19,7 @@ use crate::command::bench::append_line;
 use crate::exit::{self, failure};
 use crate::output::{Format, is_watched, print, print_json};
 
-/// Run the simulator.
+/// Run the simulator: whole clusters in one thread, under faults drawn from seeds.
 ///
 /// Every run follows from its seed to the letter: a failure is repeated by the line it prints. A run has a phase
 /// under faults, judged for safety, and one after healing, judged for progress. Many free runs must also reach what

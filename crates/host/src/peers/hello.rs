@@ -341,7 +341,7 @@ mod tests {
         let mut several = Vec::new();
         put_hello(&mut several, &Hello { versions: (1, 2), ..with_buckets(7, 300, 4, 0).hello() });
         assert_eq!(&several[12..], [&payload[..payload.len() - 1], &[2, 4]].concat());
-        assert_eq!(read_hello(&several).map(|read| read.map(|(hello, _)| hello.buckets)), Ok(Some(4)));
+        assert_eq!(read_hello(&several).map(|read| read.map(|(hello, _)| hello.shape.buckets)), Ok(Some(4)));
         for wrong in [0, 1, BUCKETS_MAX + 1] {
             let mut bytes = Vec::new();
             frame::append(&mut bytes, FRAME_VERSION, KIND_HELLO, |bytes| {

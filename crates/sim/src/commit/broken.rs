@@ -5,7 +5,7 @@ use std::time::Duration;
 use quorate_commit::Mutant;
 
 use super::profile::{Kind, swarm};
-use crate::{Fault, FaultSet, Latency};
+use crate::{Fault, FaultSet, Latency, Order, Settled};
 
 /// The kind of run that a broken rule shows in soonest.
 pub fn kind_for(mutant: Mutant) -> Kind {
@@ -25,7 +25,12 @@ fn grants() -> Kind {
     kind.profile.safety = (ms(2_000), ms(4_000));
     kind.profile.faults = FaultSet::of(&[Fault::Crash]);
     kind.profile.floors.clear();
-    kind.network = Some((Latency::Uniform(ms(1), ms(60)), 200_000));
+    kind.settled = Settled {
+        latency: Some(Latency::Uniform(ms(1), ms(60))),
+        order: Some(Order::Free),
+        duplicate_ppm: Some(200_000),
+        ..Settled::default()
+    };
     kind.stress.aimed = 300;
     kind.stress.grants = true;
     kind.stress.versioned = Some(0);

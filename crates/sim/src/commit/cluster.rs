@@ -12,7 +12,7 @@ use super::bucket::{Answer, Ask, Bucket, Moment, Msg, Record};
 use super::clients::{Clients, Manners, Wish};
 use super::judge::Judge;
 use super::shelf::Cell;
-use crate::{Agenda, Boot, Fault, FaultSet, Harness, Nodes, Plan, Seen, Verdict, through_bytes};
+use crate::{Agenda, Boot, Fault, FaultSet, Harness, Nodes, Plan, Seen, Stressed, Verdict, through_bytes};
 
 /// What a kind of run lays stress on; everything else is drawn.
 #[derive(Debug, Clone, Default)]
@@ -40,6 +40,14 @@ pub struct Stress {
     pub keys: Option<u8>,
     /// Percentage of transactions whose client dies; drawn if not given.
     pub deaths: Option<u64>,
+}
+
+impl Stressed for Stress {
+    type Harness = Cluster;
+
+    fn harness(&self, plan: &Plan) -> Cluster {
+        Cluster::new(plan, self)
+    }
 }
 
 const SETTLE: u64 = 1 << 32;

@@ -50,7 +50,8 @@ pub fn kind_for(mutant: Mutant) -> Kind {
         }
         Mutant::FastVoteAfterPromise => {
             let mut kind = conflicts("slow-votes", &[Fault::Pause, Fault::Partial, Fault::Halves]);
-            kind.network = Some((Latency::Uniform(ms(1), ms(30)), 0));
+            kind.settled.latency = Some(Latency::Uniform(ms(1), ms(30)));
+            kind.settled.loss_ppm = Some(0);
             kind
         }
         Mutant::SkipView => {
@@ -63,7 +64,7 @@ pub fn kind_for(mutant: Mutant) -> Kind {
         }
         Mutant::PromiseNotDeduplicated => {
             let mut kind = conflicts("doubles", &[Fault::Pause, Fault::Partial, Fault::Halves]);
-            kind.duplicate_ppm = Some(500_000);
+            kind.settled.duplicate_ppm = Some(500_000);
             kind
         }
         Mutant::ForgetAcceptor | Mutant::VoteEarly => {
@@ -73,12 +74,12 @@ pub fn kind_for(mutant: Mutant) -> Kind {
             kind.stress.founders = Some(3);
             kind.stress.voters_die = 100;
             kind.stress.operator = Some(ms(200));
-            kind.sync = Some(Latency::Uniform(ms(1), ms(20)));
+            kind.settled.sync = Some(Latency::Uniform(ms(1), ms(20)));
             kind
         }
         Mutant::DetectorCumulative => {
             let mut kind = calm("rare-losses");
-            kind.network = Some((Latency::Uniform(ms(1), ms(3)), 20_000));
+            kind.settled.loss_ppm = Some(20_000);
             kind
         }
         Mutant::WatermarksIgnored => {

@@ -8,7 +8,7 @@ use quorate_kernel::{Marks, NodeId, Rng};
 use quorate_membership::{Config, Input, Membership, Message, Meta, Output, Record};
 
 use super::ledger::Ledger;
-use crate::{Agenda, Boot, Harness, Life, Nodes, Plan, Replacement, Seen, Verdict, through_bytes};
+use crate::{Agenda, Boot, Harness, Life, Nodes, Plan, Replacement, Seen, Stressed, Verdict, through_bytes};
 
 /// What a kind of run lays stress on; everything else is drawn.
 #[derive(Debug, Clone, Default)]
@@ -34,6 +34,14 @@ pub struct Stress {
     pub voters_die: u64,
     /// Those who die after the faults must be removed within this time.
     pub prompt: Option<Duration>,
+}
+
+impl Stressed for Stress {
+    type Harness = Cluster;
+
+    fn harness(&self, plan: &Plan) -> Cluster {
+        Cluster::new(plan, self)
+    }
 }
 
 const TEND: u64 = 1;

@@ -1,67 +1,12 @@
 //! Kinds of runs of memberships.
 
-use std::ops::Range;
 use std::time::Duration;
 
-use super::cluster::{Cluster, Stress};
-use crate::{Fault, FaultSet, Latency, Overrides, Plan, Profile, Report, Summary, run, run_twice};
+use super::cluster::Stress;
+use crate::{Fault, FaultSet, Latency, Profile, Settled};
 
-/// A profile and what its harness lays stress on.
-#[derive(Debug, Clone)]
-pub struct Kind {
-    /// What seeds draw from.
-    pub profile: Profile,
-    /// What the harness lays stress on.
-    pub stress: Stress,
-    /// How long messages take, and how many in a million are lost; drawn if not given.
-    pub network: Option<(Latency, u64)>,
-    /// How many messages in a million arrive twice; drawn if not given.
-    pub duplicate_ppm: Option<u64>,
-    /// How long syncs take; drawn if not given.
-    pub sync: Option<Latency>,
-}
-
-impl Kind {
-    /// The run that `seed` means.
-    pub fn plan(&self, seed: u64, overrides: &Overrides) -> Plan {
-        let mut plan = Plan::draw(&self.profile, seed, overrides);
-        if let Some((latency, loss_ppm)) = self.network {
-            plan.world.network.latency = latency;
-            plan.world.network.loss_ppm = loss_ppm;
-        }
-        if let Some(duplicate_ppm) = self.duplicate_ppm {
-            plan.world.network.duplicate_ppm = duplicate_ppm;
-        }
-        if let Some(sync) = self.sync {
-            plan.world.disk.sync = sync;
-            plan.world.disk.blocking = false;
-        }
-        plan
-    }
-
-    /// Runs one seed.
-    pub fn run(&self, plan: &Plan) -> Report {
-        run(plan, |plan| Cluster::new(plan, &self.stress))
-    }
-
-    /// Runs many seeds, each twice if so wanted, until `failures_max` have failed.
-    pub fn run_many(&self, seeds: Range<u64>, twice: bool, failures_max: usize) -> Summary {
-        let mut summary = Summary::default();
-        for seed in seeds {
-            let plan = self.plan(seed, &Overrides::default());
-            let make = |plan: &Plan| Cluster::new(plan, &self.stress);
-            let report = if twice { run_twice(&plan, make) } else { run(&plan, make) };
-            summary.coverage.merge(&report.coverage);
-            if report.failure.is_some() {
-                summary.failed.push(report);
-            }
-            if summary.failed.len() >= failures_max {
-                break;
-            }
-        }
-        summary
-    }
-}
+/// A kind of run.
+pub type Kind = crate::Kind<Stress>;
 
 /// What 200 seeds must reach.
 const FLOORS: &[(&str, u64)] = &[
@@ -117,7 +62,7 @@ pub fn swarm() -> Kind {
     profile.floors = FLOORS.to_vec();
     profile.floors_seeds = 200;
     let stress = Stress { encore_max: 4, ..Stress::default() };
-    Kind { profile, stress, network: None, duplicate_ppm: None, sync: None }
+    Kind { profile, stress, settled: Settled::default() }
 }
 
 /// Ten founders whom nothing befalls, with the settings of production: nobody may ever be removed.
@@ -128,8 +73,12 @@ pub fn calm(name: &'static str) -> Kind {
     kind.profile.safety = (ms(40_000), ms(60_000));
     kind.profile.faults = FaultSet::NONE;
     kind.profile.floors = Vec::new();
-    kind.network = Some((Latency::Uniform(ms(1), ms(3)), 0));
-    kind.sync = Some(Latency::Constant(ms(2)));
+    kind.settled = Settled {
+        latency: Some(Latency::Uniform(ms(1), ms(3))),
+        loss_ppm: Some(0),
+        sync: Some(Latency::Constant(ms(2))),
+        ..Settled::default()
+    };
     kind.stress = Stress {
         config: Some(quorate_membership::Config::production()),
         founders: Some(10),

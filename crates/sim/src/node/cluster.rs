@@ -7,8 +7,7 @@ use std::time::Duration;
 use quorate_api::{Bucket, Consistency, Outcome, Refusal, Request};
 use quorate_checker::{History, Verdict as Judged};
 use quorate_kernel::{ClusterId, Marks, NodeId, Rng};
-use quorate_node::Record;
-use quorate_node::{ConnectionId, Input, Limits, Message, Node, NodeConfig, Output, Placing};
+use quorate_node::{ConnectionId, Input, Limits, Message, Node, NodeConfig, Output, Placing, Record};
 use quorate_replog::Config;
 use quorate_shard::Shard;
 use quorate_workload::{Kind, Spec, Workload};
@@ -61,6 +60,8 @@ pub struct Cluster {
     first: Vec<NodeId>,
     faults: FaultSet,
     aimed: u64,
+    short_lives: u64,
+    brief: bool,
     think: Duration,
     relaxed: u64,
     healed: Option<Duration>,
@@ -120,8 +121,10 @@ impl Cluster {
             first,
             faults: plan.faults,
             aimed: if rng.chance(1, 2) { stress.aimed } else { 0 },
+            short_lives: stress.short_lives,
+            brief: stress.brief,
             think: Duration::from_millis(1 << rng.between(1, 7)),
-            relaxed: [0, 10][rng.below(2) as usize],
+            relaxed: if stress.brief { 50 } else { [0, 10][rng.below(2) as usize] },
             healed: None,
             stage: Stage::Work,
             now: Duration::ZERO,
@@ -292,10 +295,14 @@ impl Cluster {
             requests = rest;
         }
         agenda.input(Duration::ZERO, node, Input::Requests(requests));
+        if self.healed.is_none() && self.short_lives > 0 && self.rng.chance(self.short_lives, 1_000) {
+            let after = Duration::from_micros(self.rng.between(100, 5_000));
+            agenda.crash(after, node, Duration::from_micros(100));
+        }
         if self.rng.chance(self.relaxed, 100) {
             let connection = self.doors.open(node);
             let asker = Asker { who: u64::MAX, what: connection.0 };
-            let request = super::words::one(&["DBSIZE"]);
+            let request = super::words::aside(connection.0, self.brief);
             let request = self.doors.request(connection, asker, request, Consistency::Relaxed, agenda.now());
             agenda.input(Duration::ZERO, node, Input::Requests(vec![request]));
         }
@@ -380,18 +387,11 @@ impl Cluster {
     }
 
     fn count(&mut self, outcome: &Outcome) {
-        let name = match outcome {
-            Outcome::Done(_) => return self.counts.done += 1,
-            Outcome::Unknown => return self.counts.unknown += 1,
-            Outcome::Refused(Refusal::NoLeader) => "node.sim.refused.no_leader",
-            Outcome::Refused(Refusal::Busy) => "node.sim.refused.busy",
-            Outcome::Refused(Refusal::NoSpace) => "node.sim.refused.no_space",
-            Outcome::Refused(Refusal::NoMemory) => "node.sim.refused.no_memory",
-            Outcome::Refused(Refusal::NotServing) => "node.sim.refused.not_serving",
-            Outcome::Refused(Refusal::TooLarge) => "node.sim.refused.too_large",
-            Outcome::Refused(Refusal::SeveralBuckets) => "node.sim.refused.several_buckets",
-        };
-        *self.counts.refused.entry(name).or_default() += 1;
+        match outcome {
+            Outcome::Done(_) => self.counts.done += 1,
+            Outcome::Unknown => self.counts.unknown += 1,
+            Outcome::Refused(why) => *self.counts.refused.entry(super::words::mark_of(why)).or_default() += 1,
+        }
     }
 
     /// Moves on from work to leaving to the last look.

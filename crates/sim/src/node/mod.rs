@@ -13,8 +13,10 @@
 //! | `placed.rs` | buckets placed on nodes that come and go |
 //! | `spread.rs` | everybody has what they should have, in the end |
 //! | `stress.rs` | what is drawn for a run |
-//! | `profile.rs` | kinds of runs, and what they must reach |
+//! | `profile.rs`, `broken.rs` | kinds of runs, and what they must reach |
 
+#[cfg(feature = "mutants")]
+mod broken;
 mod cluster;
 mod doors;
 mod equality;
@@ -28,8 +30,8 @@ mod spread;
 mod stress;
 mod words;
 
-pub use cluster::Cluster;
 #[cfg(feature = "mutants")]
-pub use profile::hunt;
+pub use broken::kind_for;
+pub use cluster::Cluster;
 pub use profile::{Kind, placed, swarm};
 pub use stress::{Play, Stress};

@@ -1,30 +1,12 @@
 //! Kinds of runs of whole nodes.
 
-#[cfg(feature = "mutants")]
-use std::num::NonZeroU16;
 use std::time::Duration;
 
-use super::cluster::Cluster;
-#[cfg(feature = "mutants")]
-use super::stress::Play;
 use super::stress::Stress;
-use crate::{Fault, FaultSet, Plan, Profile};
+use crate::{Fault, FaultSet, Profile, Settled};
 
-/// A profile and what its harness lays stress on.
-#[derive(Debug, Clone)]
-pub struct Kind {
-    /// What seeds draw from.
-    pub profile: Profile,
-    /// What the harness lays stress on.
-    pub stress: Stress,
-}
-
-impl Kind {
-    /// The harness of one run.
-    pub fn cluster(&self, plan: &Plan) -> Cluster {
-        Cluster::new(plan, &self.stress)
-    }
-}
+/// A kind of run.
+pub type Kind = crate::Kind<Stress>;
 
 /// What 60 seeds must reach, at least.
 const FLOORS: [(&str, u64); 39] = [
@@ -69,6 +51,22 @@ const FLOORS: [(&str, u64); 39] = [
     ("sim.restart", 200),
 ];
 
+/// What 60 seeds of runs with placed buckets must reach, at least.
+const PLACED_FLOORS: [(&str, u64); 12] = [
+    ("membership.kicked", 10),
+    ("membership.view.next", 200),
+    ("node.bucket.follows", 40),
+    ("node.bucket.opened", 8),
+    ("node.charter.proposed", 100),
+    ("node.charter.step", 20),
+    ("node.leader.hinted", 300),
+    ("node.sim.compared", 3_000),
+    ("node.sim.done", 50_000),
+    ("node.view.installed", 400),
+    ("replog.epoch.entered", 40),
+    ("sim.crash", 500),
+];
+
 /// Everything at once.
 pub fn swarm() -> Kind {
     let mut profile = Profile::new("node");
@@ -81,63 +79,15 @@ pub fn swarm() -> Kind {
         FaultSet::ALL.without(Fault::LoseDisk).without(Fault::CorruptDisk).without(Fault::FailDisk);
     profile.floors = FLOORS.to_vec();
     profile.floors_seeds = 60;
-    Kind { profile, stress: Stress { aimed: 10, ..Stress::default() } }
+    Kind { profile, stress: Stress { aimed: 10, ..Stress::default() }, settled: Settled::default() }
 }
 
 /// Everything at once, with buckets placed on nodes that come and go.
 pub fn placed() -> Kind {
     let mut kind = swarm();
-    kind.profile = Profile { nodes: (1, 8), floors: Vec::new(), ..kind.profile };
-    kind.profile.name = "placement";
+    kind.profile = Profile { name: "placement", nodes: (1, 8), floors: PLACED_FLOORS.to_vec(), ..kind.profile };
     // Long enough for nodes to be taken for dead and to come back.
     kind.profile.safety = (Duration::from_millis(500), Duration::from_secs(8));
     kind.stress.placed = true;
-    kind
-}
-
-/// Runs in which a given broken rule comes to light soonest.
-#[cfg(feature = "mutants")]
-pub fn hunt(mutant: quorate_shard::Mutant) -> Kind {
-    use quorate_shard::Mutant;
-    use quorate_workload::Kind as Course;
-    let mut kind = swarm();
-    kind.profile.floors = Vec::new();
-    kind.stress.play = match mutant {
-        Mutant::ExpiryByLocalClock
-        | Mutant::VersionsRestart
-        | Mutant::ApplyByLocalClock
-        | Mutant::ExpiryRowLeft => Some(Play::Keys),
-        Mutant::ReadsPassTransactions | Mutant::BatchesPassLocks | Mutant::LooksTooEarly => {
-            kind.stress.buckets = NonZeroU16::new(3);
-            Some(Play::Workload(Course::AppendTransaction))
-        }
-        Mutant::VersionKept | Mutant::WatchIgnored => Some(Play::Workload(Course::Swap)),
-        _ => Some(Play::Pipelines),
-    };
-    match mutant {
-        // Another leader, with another clock or another state, must answer soon after.
-        Mutant::ExpiryByLocalClock => {
-            kind.stress.operator = Some(Duration::from_millis(100));
-            kind.stress.transfers = Some(95);
-        }
-        // A node must come back before the answers to what it asked have.
-        Mutant::NamesRepeat => {
-            kind.stress.aimed = 500;
-            kind.stress.buckets = Some(NonZeroU16::MIN);
-        }
-        // Many entries must wait to be applied while a read is allowed.
-        Mutant::ReadBeforeApplied => {
-            kind.stress.aimed = 100;
-            kind.profile.nodes = (3, 5);
-            kind.stress.members = Some(3);
-            let shard = quorate_shard::Limits { apply_entries_max: 1, ..quorate_shard::Limits::production() };
-            let limits = quorate_node::Limits::production();
-            let deadline = Duration::from_secs(1);
-            kind.stress.limits =
-                Some(quorate_node::Limits { shard, deadline, batch_bytes_max: 50, ..limits });
-            kind.profile.faults = FaultSet::of(&[Fault::Crash, Fault::CrashAll, Fault::Pause, Fault::Halves]);
-        }
-        _ => {}
-    }
     kind
 }

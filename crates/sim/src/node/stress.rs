@@ -8,14 +8,19 @@ use quorate_node::{Limits, Placing};
 use quorate_replog::Config;
 use quorate_workload::Kind;
 
-use crate::Plan;
+use super::cluster::Cluster;
 use crate::membership::draw_config as draw_membership;
+use crate::{Plan, Stressed};
 
 /// What a kind of run lays stress on; everything else is drawn.
 #[derive(Debug, Clone, Default)]
 pub struct Stress {
     /// Chance in a thousand that a node that just answered a write crashes, freezes or is cut off.
     pub aimed: u64,
+    /// Chance in a thousand that a node that a pipeline just asked dies before it can answer, and is back at once.
+    pub short_lives: u64,
+    /// Whether what is asked beside all else is about keys that soon expire.
+    pub brief: bool,
     /// What clients do; drawn if not given.
     pub play: Option<Play>,
     /// How many nodes are members at first; drawn if not given.
@@ -35,6 +40,14 @@ pub struct Stress {
     /// A broken rule.
     #[cfg(feature = "mutants")]
     pub mutant: Option<quorate_shard::Mutant>,
+}
+
+impl Stressed for Stress {
+    type Harness = Cluster;
+
+    fn harness(&self, plan: &Plan) -> Cluster {
+        Cluster::new(plan, self)
+    }
 }
 
 /// What clients do besides keeping pipelines full.

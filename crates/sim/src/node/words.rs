@@ -1,7 +1,7 @@
 //! From words, as clients send them, to requests.
 
 use bytes::Bytes;
-use quorate_api::{Command, Reply, Request, Version};
+use quorate_api::{Command, Refusal, Reply, Request, Version};
 
 /// The data command that these words mean.
 ///
@@ -19,6 +19,34 @@ pub(crate) fn command<W: AsRef<[u8]>>(words: &[W]) -> Command {
 /// The request for one command.
 pub(crate) fn one<W: AsRef<[u8]>>(words: &[W]) -> Request {
     Request::One(command(words))
+}
+
+/// What somebody asks beside all others, whose answers nobody judges. Of several buckets these are transactions: what they
+/// find must stay so until they have happened, whatever chance there is in it and, among `brief` keys, whatever expires.
+pub(crate) fn aside(number: u64, brief: bool) -> Request {
+    const KEYS: [&str; 5] = ["brief:1", "brief:2", "brief:3", "brief:4", "brief:5"];
+    if !brief {
+        return one(&[["DBSIZE", "RANDOMKEY"][number as usize % 2]]);
+    }
+    let life = (1 << (number / 2 % 8)).to_string();
+    let ask = |key| match number % 2 {
+        0 => command(&["GET", key]),
+        _ => command(&["SET", key, "x", "NX", "PX", &life]),
+    };
+    Request::Transaction { watched: Vec::new(), commands: KEYS.into_iter().map(ask).collect() }
+}
+
+/// The mark that counts refusals of this kind.
+pub(crate) fn mark_of(refusal: &Refusal) -> &'static str {
+    match refusal {
+        Refusal::NoLeader => "node.sim.refused.no_leader",
+        Refusal::Busy => "node.sim.refused.busy",
+        Refusal::NoSpace => "node.sim.refused.no_space",
+        Refusal::NoMemory => "node.sim.refused.no_memory",
+        Refusal::NotServing => "node.sim.refused.not_serving",
+        Refusal::TooLarge => "node.sim.refused.too_large",
+        Refusal::SeveralBuckets => "node.sim.refused.several_buckets",
+    }
 }
 
 /// What WATCH brought back.

@@ -89,7 +89,8 @@ fn faults_for(mutant: Mutant) -> Kind {
             kind.stress.transfers = Some(0);
             kind.stress.reads = Some(0);
             kind.stress.config = Some(Config { learner_lag_max: 10, ..without_leases() });
-            kind.network = Some((Latency::Uniform(ms(1), ms(8)), 0));
+            kind.settled.latency = Some(Latency::Uniform(ms(1), ms(8)));
+            kind.settled.duplicate_ppm = Some(0);
             kind
         }
         Mutant::SealBeforeChosen => {
@@ -110,7 +111,7 @@ fn set_for(mutant: Mutant, kind: &mut Kind) {
         Mutant::PromiseEarly | Mutant::AcceptAfterPromise => {
             kind.stress.config = Some(Config { heartbeat: ms(20), election: ms(200), ..without_leases() });
             kind.stress.reads = Some(20);
-            kind.sync = slow_sync;
+            kind.settled.sync = slow_sync;
         }
         Mutant::ChooseBeforeTakeover | Mutant::ClaimBallotEarly => {
             kind.profile.nodes = (5, 5);
@@ -120,7 +121,7 @@ fn set_for(mutant: Mutant, kind: &mut Kind) {
         }
         Mutant::AcceptEarly => {
             kind.stress.config = Some(without_leases());
-            kind.sync = slow_sync;
+            kind.settled.sync = slow_sync;
         }
         Mutant::ReadRoundStale => kind.stress.config = Some(without_leases()),
         Mutant::LeaseWithoutMargin | Mutant::LeaseFromReceipt | Mutant::VoteRightAfterRestart => {

@@ -11,7 +11,9 @@ use super::ledger::Ledger;
 use super::operator::{Operator, Zeal, leader, members};
 use super::parent::{Answer, Ask, Pace, Parent};
 use super::snare::{Snare, Snares};
-use crate::{Agenda, Boot, Fault, FaultSet, Harness, Nodes, Plan, Replacement, Seen, Verdict, through_bytes};
+use crate::{
+    Agenda, Boot, Fault, FaultSet, Harness, Nodes, Plan, Replacement, Seen, Stressed, Verdict, through_bytes,
+};
 
 /// What a kind of run lays stress on; everything else is drawn.
 #[derive(Debug, Clone, Default)]
@@ -37,6 +39,14 @@ pub struct Stress {
     pub padding: Option<u64>,
     /// How long clients wait for an answer; drawn if not given.
     pub patience: Option<Duration>,
+}
+
+impl Stressed for Stress {
+    type Harness = Cluster;
+
+    fn harness(&self, plan: &Plan) -> Cluster {
+        Cluster::new(plan, self)
+    }
 }
 
 const OPERATOR: u64 = 1 << 32;

@@ -1,63 +1,13 @@
 //! Kinds of runs of replicated logs.
 
-use std::ops::Range;
 use std::time::Duration;
 
-use super::cluster::{Cluster, Stress};
+use super::cluster::Stress;
 use super::snare::{Bait, Snare, Trap};
-use crate::{Fault, FaultSet, Latency, Overrides, Plan, Profile, Report, Summary, run, run_twice};
+use crate::{Fault, FaultSet, Profile, Settled};
 
-/// A profile and what its harness lays stress on.
-#[derive(Debug, Clone)]
-pub struct Kind {
-    /// What seeds draw from.
-    pub profile: Profile,
-    /// What the harness lays stress on.
-    pub stress: Stress,
-    /// How long syncs take; drawn if not given.
-    pub sync: Option<Latency>,
-    /// How long messages take, and how many in a million arrive twice; drawn if not given.
-    pub network: Option<(Latency, u64)>,
-}
-
-impl Kind {
-    /// The run that `seed` means.
-    pub fn plan(&self, seed: u64, overrides: &Overrides) -> Plan {
-        let mut plan = Plan::draw(&self.profile, seed, overrides);
-        if let Some(sync) = self.sync {
-            plan.world.disk.sync = sync;
-            plan.world.disk.blocking = false;
-        }
-        if let Some((latency, duplicate_ppm)) = self.network {
-            plan.world.network.latency = latency;
-            plan.world.network.duplicate_ppm = duplicate_ppm;
-        }
-        plan
-    }
-
-    /// Runs one seed.
-    pub fn run(&self, plan: &Plan) -> Report {
-        run(plan, |plan| Cluster::new(plan, &self.stress))
-    }
-
-    /// Runs many seeds, each twice if so wanted, until `failures_max` have failed.
-    pub fn run_many(&self, seeds: Range<u64>, twice: bool, failures_max: usize) -> Summary {
-        let mut summary = Summary::default();
-        for seed in seeds {
-            let plan = self.plan(seed, &Overrides::default());
-            let make = |plan: &Plan| Cluster::new(plan, &self.stress);
-            let report = if twice { run_twice(&plan, make) } else { run(&plan, make) };
-            summary.coverage.merge(&report.coverage);
-            if report.failure.is_some() {
-                summary.failed.push(report);
-            }
-            if summary.failed.len() >= failures_max {
-                break;
-            }
-        }
-        summary
-    }
-}
+/// A kind of run.
+pub type Kind = crate::Kind<Stress>;
 
 /// What 300 seeds must reach.
 const FLOORS: &[(&str, u64)] = &[
@@ -121,7 +71,8 @@ pub fn swarm() -> Kind {
         snare(Bait::Seal, Trap::Split, 2_000),
         snare(Bait::Part, Trap::Crash, 500),
     ];
-    Kind { profile, stress: Stress { aimed: 20, snares, ..Stress::default() }, sync: None, network: None }
+    let stress = Stress { aimed: 20, snares, ..Stress::default() };
+    Kind { profile, stress, settled: Settled::default() }
 }
 
 pub(super) const fn ms(ms: u64) -> Duration {

@@ -1,0 +1,93 @@
+//! Kinds of runs in which a broken rule shows soon.
+
+use std::num::NonZeroU16;
+use std::time::Duration;
+
+use quorate_shard::Mutant;
+use quorate_workload::Kind as Course;
+
+use super::profile::{Kind, swarm};
+use super::stress::{Play, Stress};
+use crate::{Fault, FaultSet, Latency, Order, Settled};
+
+const fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+/// The kind of run that a broken rule shows in soonest.
+pub fn kind_for(mutant: Mutant) -> Kind {
+    match mutant {
+        Mutant::ExpiryByLocalClock => handovers(),
+        Mutant::VersionsRestart | Mutant::ApplyByLocalClock | Mutant::ExpiryRowLeft => {
+            plain("node-keys", Play::Keys)
+        }
+        Mutant::ReadsPassTransactions | Mutant::BatchesPassLocks | Mutant::LooksTooEarly => {
+            transactions("node-transactions", Play::Workload(Course::AppendTransaction))
+        }
+        Mutant::RunsOtherwise => transactions("node-several", Play::Pipelines),
+        Mutant::VersionKept | Mutant::WatchIgnored => plain("node-swaps", Play::Workload(Course::Swap)),
+        Mutant::NamesRepeat => short_lives(),
+        Mutant::ReadBeforeApplied => backlogs(),
+        _ => plain("node-pipelines", Play::Pipelines),
+    }
+}
+
+fn plain(name: &'static str, play: Play) -> Kind {
+    let mut kind = swarm();
+    kind.profile.name = name;
+    kind.profile.floors.clear();
+    kind.stress.play = Some(play);
+    kind
+}
+
+fn transactions(name: &'static str, play: Play) -> Kind {
+    let mut kind = plain(name, play);
+    kind.stress.buckets = NonZeroU16::new(3);
+    kind
+}
+
+/// Another leader, with another clock or another state, must answer soon after.
+fn handovers() -> Kind {
+    let mut kind = plain("node-handovers", Play::Keys);
+    kind.stress.operator = Some(ms(100));
+    kind.stress.transfers = Some(95);
+    kind
+}
+
+/// A node must come back, and ask, before the answers to what it asked in its last life do, over a network that loses
+/// nothing with a connection. Lives must be short for names to be the same.
+fn short_lives() -> Kind {
+    let mut kind = plain("node-short-lives", Play::Pipelines);
+    kind.profile.nodes = (3, 4);
+    kind.profile.clients = (4, 5);
+    kind.profile.safety = (ms(2_000), ms(4_000));
+    kind.profile.faults = FaultSet::NONE;
+    kind.settled = Settled {
+        latency: Some(Latency::Uniform(ms(1), ms(20))),
+        order: Some(Order::Free),
+        duplicate_ppm: Some(200_000),
+        ..Settled::default()
+    };
+    kind.stress = Stress {
+        aimed: 0,
+        short_lives: 100,
+        members: Some(3),
+        buckets: Some(NonZeroU16::MIN),
+        operator: Some(Duration::ZERO),
+        ..kind.stress
+    };
+    kind
+}
+
+/// Many entries must wait to be applied while a read is allowed.
+fn backlogs() -> Kind {
+    let mut kind = plain("node-backlogs", Play::Pipelines);
+    kind.profile.nodes = (3, 5);
+    kind.profile.faults = FaultSet::of(&[Fault::Crash, Fault::CrashAll, Fault::Pause, Fault::Halves]);
+    let shard = quorate_shard::Limits { apply_entries_max: 1, ..quorate_shard::Limits::production() };
+    let limits = quorate_node::Limits::production();
+    let limits =
+        quorate_node::Limits { shard, deadline: Duration::from_secs(1), batch_bytes_max: 50, ..limits };
+    kind.stress = Stress { aimed: 100, members: Some(3), limits: Some(limits), ..kind.stress };
+    kind
+}
