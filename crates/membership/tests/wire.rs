@@ -23,8 +23,9 @@ fn id(seq: u64) -> ViewId {
 fn meta() -> Meta {
     Meta {
         peer: Bytes::from_static(b"10.0.0.7:7379"),
-        client: Bytes::from_static(b"10.0.0.7:6379"),
+        info: Bytes::from_static(b"10.0.0.7:6379"),
         zone: Bytes::from_static(b"b"),
+        rack: Bytes::from_static(b"r"),
         capacity: 300,
     }
 }
@@ -41,7 +42,7 @@ fn cut() -> Cut {
 /// Views are made by the machine alone, so they are read from their bytes: members 1 and 3, of view 300.
 fn view() -> View {
     let mut bytes = wire::encode(&id(300));
-    bytes.extend_from_slice(&[2, 1, 1, 0, 0, 0, 5, 3, 172, 2, 0, 0, 1, b'a', 9]);
+    bytes.extend_from_slice(&[2, 1, 1, 0, 0, 0, 0, 5, 3, 172, 2, 0, 0, 1, b'a', 0, 9]);
     wire::decode(&bytes).expect("a view")
 }
 
