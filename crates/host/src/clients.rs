@@ -17,6 +17,7 @@ use quorate_node::{ClientRequest, ConnectionId, Ticket};
 use quorate_resp::{Act, Step, View};
 
 use crate::config::Limits;
+use crate::map::MapKeeper;
 use crate::stats::{ClientStats, Histogram, Kind};
 use crate::token;
 use client::{Client, Pending, Progress};
@@ -63,6 +64,8 @@ pub(crate) struct Clients {
     pause: Option<Pause>,
     paused: VecDeque<(Kind, ClientRequest)>,
     pub(crate) about: About,
+    /// What the cluster view shows.
+    pub(crate) keeper: MapKeeper,
     tunable: Tunable,
     pub(crate) stats: ClientStats,
     /// What the counters stood at when a client reset them.
@@ -94,6 +97,7 @@ impl Clients {
             pause: None,
             paused: VecDeque::new(),
             about,
+            keeper: MapKeeper::default(),
             stats: ClientStats::default(),
             stats_base: ClientStats::default(),
             latency: Default::default(),
@@ -107,6 +111,11 @@ impl Clients {
     /// Takes no new connections any more.
     pub(crate) fn close_doors(&mut self) {
         self.listeners.clear();
+    }
+
+    /// Whether anybody can be shown the cluster.
+    pub(crate) fn show_cluster(&self) -> bool {
+        self.listeners.iter().any(|(view, _)| *view == View::Cluster)
     }
 
     /// Somebody waits at a door.
@@ -334,6 +343,7 @@ impl Clients {
             stats: &self.stats,
             stats_base: &self.stats_base,
             table: &self.table,
+            map: &self.keeper.map,
         }
     }
 
