@@ -1,7 +1,9 @@
 #!/usr/bin/env python3
 """Starts a real Redis server and a Quorate cluster, runs every comparison and client against them, and ends both.
 
-    run.py target/release/quorate [--seed N] [--commands N] [--nodes N]
+    run.py target/release/quorate [--seed N] [--commands N] [--nodes N] [--buckets N]
+
+First with a cluster of one bucket, then with one of several, which clients also use through its cluster view.
 
 Ends only what it started. The last line counts what passed and failed.
 """
@@ -17,11 +19,72 @@ from servers import QuorateCluster, RedisServer
 HERE = pathlib.Path(__file__).resolve().parent
 
 
-def node_command(addresses):
+def node_command(script, addresses):
     """The smoke test with node-redis, if node and the package are there."""
     if shutil.which("node") is None or not (HERE / "node" / "node_modules" / "redis").is_dir():
         return None
-    return ["node", str(HERE / "node" / "smoke.mjs"), addresses]
+    return ["node", str(HERE / "node" / script), addresses]
+
+
+def go_command(addresses):
+    """The smoke test with go-redis, if run.sh could build it."""
+    program = HERE / "go" / "smoke"
+    return [str(program), addresses] if program.exists() else None
+
+
+def java_command(addresses):
+    """The smoke test with Jedis, if run.sh could build it."""
+    classpath = HERE / "java" / "target" / "classpath"
+    if shutil.which("java") is None or not classpath.exists():
+        return None
+    path = f"{HERE / 'java' / 'target' / 'classes'}:{classpath.read_text(encoding='utf-8').strip()}"
+    return ["java", "-cp", path, "Smoke", addresses]
+
+
+def python(script, *words):
+    return [sys.executable, str(HERE / script), *words]
+
+
+def run(stages):
+    """Runs each; returns how many passed and how many failed. What is not there is skipped."""
+    passed = failed = 0
+    for name, command in stages:
+        if command is None:
+            print(f"== {name}: skipped, what it needs is not there", flush=True)
+            continue
+        print(f"== {name}", flush=True)
+        good = subprocess.run(command, stdin=subprocess.DEVNULL, check=False).returncode == 0
+        passed, failed = passed + good, failed + (not good)
+        print(f"== {name}: {'ok' if good else 'FAILED'}", flush=True)
+    return passed, failed
+
+
+def one_bucket(arguments, theirs, compare):
+    with QuorateCluster(arguments.program, arguments.nodes) as ours:
+        addresses = ",".join(ours.addresses)
+        return run([
+            ("the comparison can fail", python("selftest.py")),
+            ("redis-py with Redis", python("smoke.py", theirs.address)),
+            ("redis-py with Quorate", python("smoke.py", addresses)),
+            ("comparison with Redis", python("compare.py", "--ours", addresses, *compare)),
+            ("node-redis with Redis", node_command("smoke.mjs", theirs.address)),
+            ("node-redis with Quorate", node_command("smoke.mjs", addresses)),
+            ("redis-py, cluster view of one bucket", python("cluster.py", ",".join(ours.cluster_addresses))),
+        ])
+
+
+def several_buckets(arguments, compare):
+    count = str(arguments.buckets)
+    with QuorateCluster(arguments.program, arguments.nodes, arguments.buckets) as ours:
+        addresses, cluster = ",".join(ours.addresses), ",".join(ours.cluster_addresses)
+        return run([
+            (f"comparison with Redis, {count} buckets", python("compare.py", "--ours", addresses, "--buckets", count, *compare)),
+            ("node-redis, cluster view", node_command("cluster.mjs", cluster)),
+            ("go-redis, cluster view", go_command(cluster)),
+            ("Jedis, cluster view", java_command(cluster)),
+            # The last: it kills a node.
+            ("redis-py and tools, cluster view", python("cluster.py", cluster, *ours.kill_command())),
+        ])
 
 
 def main():
@@ -30,28 +93,12 @@ def main():
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--commands", type=int, default=20_000)
     parser.add_argument("--nodes", type=int, default=3)
+    parser.add_argument("--buckets", type=int, default=8, help="of the second cluster (default 8)")
     arguments = parser.parse_args()
-    passed = failed = 0
-    with RedisServer() as theirs, QuorateCluster(arguments.program, arguments.nodes) as ours:
-        addresses = ",".join(ours.addresses)
-        python = lambda script, *words: [sys.executable, str(HERE / script), *words]
+    with RedisServer() as theirs:
         compare = ["--theirs", theirs.address, "--seed", str(arguments.seed), "--commands", str(arguments.commands)]
-        stages = [
-            ("the comparison can fail", python("selftest.py")),
-            ("redis-py with Redis", python("smoke.py", theirs.address)),
-            ("redis-py with Quorate", python("smoke.py", addresses)),
-            ("comparison with Redis", python("compare.py", "--ours", addresses, *compare)),
-            ("node-redis with Redis", node_command(theirs.address)),
-            ("node-redis with Quorate", node_command(addresses)),
-        ]
-        for name, command in stages:
-            if command is None:
-                print(f"== {name}: skipped, node or its package `redis` is not there", flush=True)
-                continue
-            print(f"== {name}", flush=True)
-            good = subprocess.run(command, stdin=subprocess.DEVNULL, check=False).returncode == 0
-            passed, failed = passed + good, failed + (not good)
-            print(f"== {name}: {'ok' if good else 'FAILED'}", flush=True)
+        results = [one_bucket(arguments, theirs, compare), several_buckets(arguments, compare)]
+    passed, failed = (sum(counts) for counts in zip(*results))
     print(f"clients: {passed} passed, {failed} failed")
     return 1 if failed else 0
 

@@ -64,8 +64,8 @@ class RedisServer:
 class QuorateCluster:
     """A cluster of nodes on this machine, started by the program's own `up`."""
 
-    def __init__(self, program, nodes=3):
-        self.program, self.nodes = pathlib.Path(program).resolve(), nodes
+    def __init__(self, program, nodes=3, buckets=1):
+        self.program, self.nodes, self.buckets = pathlib.Path(program).resolve(), nodes, buckets
         if not self.program.exists():
             raise SystemExit(f"{program} is missing: build it with `cargo build --release`")
 
@@ -73,9 +73,10 @@ class QuorateCluster:
         self.folder = tempfile.TemporaryDirectory(prefix="quorate-")
         base = self._free_base()
         self.addresses = [f"127.0.0.1:{base + 10 * index}" for index in range(self.nodes)]
+        self.cluster_addresses = [f"127.0.0.1:{base + 1 + 10 * index}" for index in range(self.nodes)]
         self.log = open(pathlib.Path(self.folder.name, "up.log"), "w+", encoding="utf-8")
         self.data = f"{self.folder.name}/data"
-        words = ["up", "--nodes", str(self.nodes), "--data", self.data, "--base-port", str(base)]
+        words = ["up", "--nodes", str(self.nodes), "--buckets", str(self.buckets), "--data", self.data, "--base-port", str(base)]
         self.process = subprocess.Popen(
             [self.program, *words], stdin=subprocess.DEVNULL, stdout=self.log, stderr=subprocess.STDOUT
         )
@@ -87,6 +88,10 @@ class QuorateCluster:
             raise
         return self
 
+    def kill_command(self):
+        """Kills the node whose number stands for `{}`, as a power cut would."""
+        return [str(self.program), "kill", "{}", "--data", self.data]
+
     def _ready(self, address):
         if self.process.poll() is not None:
             self.log.seek(0)
@@ -94,7 +99,7 @@ class QuorateCluster:
         return answers(address, "GET", "ready?", reply=("$", None))
 
     def _free_base(self):
-        # Peer and admin doors are 1000 and 2000 above; free now is a good sign, not a promise, so `up` may still fail.
+        # The cluster view is 1, peer and admin doors are 1000 and 2000 above; free now is a good sign, not a promise, so `up` may still fail.
         while True:
             base = free_port()
             wanted = [base + door + 10 * index for door in (0, 1, 1000, 2000) for index in range(self.nodes)]

@@ -15,7 +15,7 @@ mod reply;
 
 pub use command::{Command, CommandCode, Request, RequestId, SessionId, Version};
 pub use outcome::{Outcome, Refusal, UNKNOWN_MESSAGE};
-pub use place::{Bucket, SLOT_COUNT, hash_tag, position_of, slot_of};
+pub use place::{Bucket, SLOT_COUNT, hash_tag, key_in_slot, position_of, slot_of};
 pub use reply::{ErrorReply, Reply};
 
 /// How fresh an answer has to be.

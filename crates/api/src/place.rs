@@ -23,6 +23,17 @@ pub fn slot_of(key: &[u8]) -> u16 {
     crc16(hash_tag(key)) % SLOT_COUNT
 }
 
+/// A key of two bytes in a slot.
+///
+/// # Panics
+/// If there is no such slot.
+pub fn key_in_slot(slot: u16) -> [u8; 2] {
+    // The checksum maps the 65,536 texts of two bytes one to one; none of them has a tag.
+    let found = (0..=u16::MAX).map(u16::to_be_bytes).find(|key| slot_of(key) == slot);
+    let Some(key) = found else { panic!("there is no slot {slot}") };
+    key
+}
+
 /// A key's position on the ring: the top 14 bits are its slot, the rest a second hash of the whole key.
 ///
 /// Boundaries of shards fall on slots, so a Redis Cluster client's map is exact and a scan by position is contiguous.
@@ -129,6 +140,13 @@ mod tests {
         }
         let count = NonZeroU16::new(16).expect("above zero");
         assert_eq!(Bucket::of_key(b"{user}1", count), Bucket::of_key(b"{user}2", count));
+    }
+
+    #[test]
+    fn every_slot_has_a_short_key() {
+        for slot in (0..SLOT_COUNT).step_by(127) {
+            assert_eq!(slot_of(&key_in_slot(slot)), slot);
+        }
     }
 
     #[test]

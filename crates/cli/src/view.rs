@@ -6,7 +6,7 @@ use std::time::Duration;
 use anyhow::Result;
 use quorate_host::StatusReport;
 use quorate_kernel::NodeId;
-use quorate_node::Endpoints;
+use quorate_node::{BucketStatus, Endpoints};
 use serde::Serialize;
 
 use crate::admin::AdminClient;
@@ -69,6 +69,23 @@ impl ClusterView {
         let led = self.reports().filter(|report| report.node.role == "leader" && report.node.ready);
         let leader = led.max_by_key(|report| report.node.log_chosen).map(|report| report.node.id);
         leader.or_else(|| self.newest()?.node.believed_leader)
+    }
+
+    /// Every bucket as the node sees it that leads it; else as whoever knows most of it does.
+    pub(crate) fn buckets(&self) -> Vec<&BucketStatus> {
+        let mut best: BTreeMap<u16, (NodeId, &BucketStatus)> = BTreeMap::new();
+        for (id, bucket) in
+            self.reports().flat_map(|report| report.node.buckets.iter().map(|b| (report.node.id, b)))
+        {
+            let rank = |id: NodeId, it: &BucketStatus| {
+                (it.believed_leader == Some(id) && it.quorum, it.quorum, it.epoch, it.log_applied)
+            };
+            let known = best.entry(bucket.bucket.0).or_insert((id, bucket));
+            if rank(id, bucket) > rank(known.0, known.1) {
+                *known = (id, bucket);
+            }
+        }
+        best.into_values().map(|(_, bucket)| bucket).collect()
     }
 
     /// Admin addresses of nodes that answer, the leader's first.

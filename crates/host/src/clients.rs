@@ -1,22 +1,22 @@
 //! The client doors: connections, their commands, and the way of answers back.
 
 mod client;
+mod door;
 mod measure;
 mod outlook;
 
 use std::collections::VecDeque;
-use std::io;
 use std::time::Duration;
 
 use mio::event::Event;
-use mio::net::{TcpListener, TcpStream};
-use mio::{Interest, Registry};
+use mio::net::TcpListener;
 use quorate_api::{Outcome, Refusal};
 use quorate_kernel::Time;
 use quorate_node::{ClientRequest, ConnectionId, Ticket};
 use quorate_resp::{Act, Step, View};
 
 use crate::config::Limits;
+use crate::map::MapKeeper;
 use crate::stats::{ClientStats, Histogram, Kind};
 use crate::token;
 use client::{Client, Pending, Progress};
@@ -24,10 +24,6 @@ use measure::{measure, wire_limits};
 pub(crate) use outlook::{About, Tunable};
 use outlook::{Outlook, Table};
 
-/// Connections accepted before others get their turn.
-const ACCEPTS_A_TURN: usize = 128;
-/// How long a client's machine may be silent before the system asks whether it is still there.
-const KEEP_ALIVE: Duration = Duration::from_secs(300);
 /// How long a connection that is to be closed may take to read what it is owed.
 const CLOSING_MAX: Duration = Duration::from_secs(10);
 
@@ -63,6 +59,8 @@ pub(crate) struct Clients {
     pause: Option<Pause>,
     paused: VecDeque<(Kind, ClientRequest)>,
     pub(crate) about: About,
+    /// What the cluster view shows.
+    pub(crate) keeper: MapKeeper,
     tunable: Tunable,
     pub(crate) stats: ClientStats,
     /// What the counters stood at when a client reset them.
@@ -94,24 +92,11 @@ impl Clients {
             pause: None,
             paused: VecDeque::new(),
             about,
+            keeper: MapKeeper::default(),
             stats: ClientStats::default(),
             stats_base: ClientStats::default(),
             latency: Default::default(),
         }
-    }
-
-    pub(crate) fn listeners(&mut self) -> impl Iterator<Item = (View, &mut TcpListener)> {
-        self.listeners.iter_mut().map(|(view, listener)| (*view, listener))
-    }
-
-    /// Takes no new connections any more.
-    pub(crate) fn close_doors(&mut self) {
-        self.listeners.clear();
-    }
-
-    /// Somebody waits at a door.
-    pub(crate) fn door(&mut self, now: Time) {
-        self.accept_at = Some(now);
     }
 
     /// Whether there is work that no event will announce.
@@ -122,69 +107,6 @@ impl Clients {
     /// When something has to be done even if nothing arrives.
     pub(crate) fn deadline(&self) -> Option<Time> {
         self.accept_at.into_iter().chain(self.pause.map(|pause| pause.until)).min()
-    }
-
-    /// Accepts whoever waits.
-    pub(crate) fn accept(&mut self, registry: &Registry, now: Time, wall_us: u64) {
-        if self.accept_at.is_none_or(|at| at > now) {
-            return;
-        }
-        let mut accepted = Vec::new();
-        self.accept_at = None;
-        for (view, listener) in &self.listeners {
-            let mut again = Some(now);
-            for _ in 0..ACCEPTS_A_TURN {
-                match listener.accept() {
-                    Ok((stream, address)) => accepted.push((*view, stream, address)),
-                    Err(error) if error.kind() == io::ErrorKind::WouldBlock => {
-                        again = None;
-                        break;
-                    }
-                    Err(error) if crate::accept::concerns_one(&error) => {}
-                    Err(error) => {
-                        tracing::warn!(%error, connections = self.stats.connections, "cannot accept clients; resting a moment");
-                        self.stats.accept_failures += 1;
-                        again = Some(now + crate::accept::PAUSE);
-                        break;
-                    }
-                }
-            }
-            self.accept_at = self.accept_at.max(again);
-        }
-        for new in accepted {
-            self.admit(new, registry, now, wall_us);
-        }
-    }
-
-    fn admit(
-        &mut self,
-        (view, mut stream, address): (View, TcpStream, std::net::SocketAddr),
-        registry: &Registry,
-        now: Time,
-        wall_us: u64,
-    ) {
-        if self.table.len() >= self.tunable.connections_max {
-            self.stats.turned_away += 1;
-            // Whoever cannot even take this line is turned away without it.
-            let _ = io::Write::write(&mut stream, b"-ERR max number of clients reached\r\n");
-            return;
-        }
-        crate::accept::set_options(&stream, KEEP_ALIVE);
-        self.next_id += 1;
-        let id = self.next_id;
-        let at = token::client(usize::try_from(id).unwrap_or(usize::MAX));
-        if let Err(error) = registry.register(&mut stream, at, Interest::READABLE | Interest::WRITABLE) {
-            tracing::warn!(%error, "cannot watch a connection; closed");
-            self.stats.accept_failures += 1;
-            return;
-        }
-        self.stats.accepted += 1;
-        self.stats.connections += 1;
-        let local_address = stream.local_addr().map(|local| local.to_string()).unwrap_or_default();
-        let (address, since_us) = (address.to_string(), wall_us);
-        let connection = quorate_resp::Connection { id, address, local_address, since_us, view };
-        let client = Client::new(connection, stream, self.wire_limits.clone(), now);
-        self.table.insert(id, Some(Box::new(client)));
     }
 
     /// An event of the poll.
@@ -334,6 +256,7 @@ impl Clients {
             stats: &self.stats,
             stats_base: &self.stats_base,
             table: &self.table,
+            map: &self.keeper.map,
         }
     }
 

@@ -250,6 +250,7 @@ impl<M: Hosted> Driver<M> {
 
     fn connection_events(&mut self) -> Result<(), RunError> {
         for event in self.peers.take_events() {
+            self.clients.keeper.doubt();
             match event {
                 PeerEvent::Connected(id) => self.step(Event::Input(Input::PeerConnected(id))),
                 PeerEvent::Lost(id) => self.step(Event::Input(Input::PeerLost(id))),
@@ -275,6 +276,10 @@ impl<M: Hosted> Driver<M> {
     /// Takes in what clients have sent.
     fn read_clients(&mut self) {
         let (now, wall_us) = (self.clock.now(), Clock::wall_us());
+        if self.clients.show_cluster() {
+            let machine = &self.machine;
+            self.clients.keeper.refresh(self.me, machine.believed_leaders(), || machine.map());
+        }
         self.clients.accept(self.poll.registry(), now, wall_us);
         self.clients.read(now, wall_us);
         self.clients.refuse_excess(now, wall_us);

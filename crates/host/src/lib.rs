@@ -21,6 +21,7 @@ mod driver;
 mod error;
 mod founders;
 mod hosted;
+mod map;
 mod metrics;
 mod open;
 mod peers;

@@ -9,6 +9,8 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
 
+use quorate_node::BucketStatus;
+
 use crate::process::Usage;
 use crate::stats::{Histogram, Kind, Snapshot};
 
@@ -126,12 +128,38 @@ impl Picture {
                 ConstCounter::new(*count).encode(family.encode_family(&[("mark", *name)])?)?;
             }
         }
+        self.buckets(encoder)?;
         if !self.snapshot.node.followers.is_empty() {
             let help = "Newest log entry each follower acknowledged";
             let mut family =
                 encoder.encode_descriptor("follower_acknowledged", help, None, MetricType::Gauge)?;
             for (id, index) in &self.snapshot.node.followers {
                 ConstGauge::new(*index).encode(family.encode_family(&[("node", id.0)])?)?;
+            }
+        }
+        Ok(())
+    }
+
+    /// Every bucket with its number as the label.
+    fn buckets(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        type Value = fn(&BucketStatus) -> u64;
+        let all: [(&str, &str, Value); 8] = [
+            ("bucket_slots", "Slots of the bucket", |it| u64::from(it.slot_last - it.slot_first) + 1),
+            ("bucket_leader", "Whom this node believes to lead it; 0: nobody", |it| {
+                it.believed_leader.map_or(0, |leader| leader.0)
+            }),
+            ("bucket_members", "Nodes that hold copies", |it| it.members.len() as u64),
+            ("bucket_quorum", "1 while it is led and a majority can be reached", |it| u64::from(it.quorum)),
+            ("bucket_log_last", "Newest log entry here", |it| it.log_last),
+            ("bucket_log_chosen", "Newest chosen log entry known here", |it| it.log_chosen),
+            ("bucket_log_applied", "Newest log entry applied here", |it| it.log_applied),
+            ("bucket_keys", "Number of keys in the copy here", |it| it.keys),
+        ];
+        for (name, help, value) in all {
+            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Gauge)?;
+            for bucket in &self.snapshot.node.buckets {
+                let label = [("bucket", bucket.bucket.0)];
+                ConstGauge::new(value(bucket)).encode(family.encode_family(&label)?)?;
             }
         }
         Ok(())

@@ -9,7 +9,7 @@ use quorate_engine::data_dir::{DataDir, Meta};
 use quorate_engine::lsm::{self, LsmStore};
 use quorate_engine::wal::{self, Wal};
 use quorate_kernel::{ClusterId, NodeId, wire};
-use quorate_node::{Endpoints, LogConfig, Member, Node, NodeConfig, Placing, Status};
+use quorate_node::{Endpoints, LogConfig, Map, Member, Node, NodeConfig, Placing, Status};
 use quorate_store::{MemoryStore, Store};
 
 use crate::config::{BUCKETS_DEFAULT, Config, ConfigError, Durability};
@@ -23,6 +23,14 @@ use crate::start::{Host, Options, Parts, Running, launch, system};
 impl Hosted for Node {
     fn status(&self) -> Status {
         Node::status(self)
+    }
+
+    fn map(&self) -> Map {
+        Node::map(self)
+    }
+
+    fn believed_leaders(&self) -> impl Iterator<Item = Option<NodeId>> {
+        Node::believed_leaders(self)
     }
 }
 

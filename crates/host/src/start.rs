@@ -285,6 +285,7 @@ fn about(config: &Config, options: &Options, addresses: &Addresses) -> About {
             run_id.next_u64() as u32
         ),
         port: addresses.client.map_or(0, |address| address.port()),
+        cluster_port: addresses.cluster.map_or(0, |address| address.port()),
         executable: std::env::current_exe().map(|path| path.display().to_string()).unwrap_or_default(),
         config_file: options.config_file.clone(),
         durable: config.durable.mode == Durability::Disk,

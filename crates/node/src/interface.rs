@@ -1,9 +1,10 @@
 //! What a node is told and what it says: the whole surface between a node and its driver.
 
+use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::num::NonZeroU16;
-use quorate_api::{Consistency, Outcome, Request};
+use quorate_api::{Bucket, Consistency, Outcome, Request};
 use quorate_kernel::NodeId;
 use serde::{Deserialize, Serialize};
 
@@ -106,6 +107,48 @@ pub enum Output {
     ReadyToStop,
 }
 
+/// What a node knows of a bucket. Not for decisions: it may be out of date.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct BucketStatus {
+    /// Which bucket.
+    pub bucket: Bucket,
+    /// Its first slot.
+    pub slot_first: u16,
+    /// Its last slot.
+    pub slot_last: u16,
+    /// Whom this node believes to lead it.
+    pub believed_leader: Option<NodeId>,
+    /// Who holds copies of it and counts.
+    pub members: Vec<NodeId>,
+    /// Whether it is led and a majority of its members can be reached, as far as this node sees: then it takes writes.
+    pub quorum: bool,
+    /// Whether this node holds a copy; without one it knows nothing of what follows.
+    pub here: bool,
+    /// Number of its member list.
+    pub epoch: u64,
+    /// Newest entry in the log of this node's copy.
+    pub log_last: u64,
+    /// Newest entry that this node knows to be chosen.
+    pub log_chosen: u64,
+    /// Newest entry applied to this node's store.
+    pub log_applied: u64,
+    /// Number of keys in this node's copy.
+    pub keys: u64,
+}
+
+/// Which nodes there are, and which of them lead and hold which slots, as a node believes.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Map {
+    /// Number of the cluster's member list.
+    pub epoch: u64,
+    /// The members of the cluster.
+    pub members: Vec<Member>,
+    /// Those of them that can be reached, this node among them.
+    pub reachable: BTreeSet<NodeId>,
+    /// All buckets, in the order of their slots.
+    pub buckets: Vec<BucketStatus>,
+}
+
 /// A node's view of itself and its cluster, for operators. Not for decisions: it may be out of date.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Status {
@@ -140,4 +183,7 @@ pub struct Status {
     pub requests_pending: u64,
     /// For a leader, how far each follower is: newest entry it acknowledged.
     pub followers: Vec<(NodeId, u64)>,
+    /// The buckets. What is said above of a log is about that of bucket 0, whose members are those of the cluster.
+    #[serde(default)]
+    pub buckets: Vec<BucketStatus>,
 }

@@ -38,7 +38,8 @@ mod transactions;
 pub use config::{BUCKETS_MAX, Limits, NodeConfig, Placing};
 pub use endpoints::Endpoints;
 pub use interface::{
-    AdminOutcome, AdminRequest, ClientRequest, ConnectionId, Input, Member, Output, Status, Ticket,
+    AdminOutcome, AdminRequest, BucketStatus, ClientRequest, ConnectionId, Input, Map, Member, Output,
+    Status, Ticket,
 };
 pub use machine::{Node, Out, Timer};
 pub use message::Message;

@@ -1,9 +1,11 @@
 //! How a node sees itself and its cluster.
 
+use alloc::vec::Vec;
 use quorate_api::Bucket;
+use quorate_kernel::NodeId;
 
 use crate::admin::from_log_member;
-use crate::interface::Status;
+use crate::interface::{BucketStatus, Map, Member, Status};
 use crate::machine::Node;
 
 impl Node {
@@ -30,10 +32,7 @@ impl Node {
             ready: self.is_ready(),
             believed_leader: self.believed_leader(Bucket(0)),
             epoch: view.unwrap_or(epoch.number),
-            members: match &self.roster {
-                Some(roster) => roster.members(),
-                None => epoch.members.iter().map(from_log_member).collect(),
-            },
+            members: self.members(),
             learners: log.learners(),
             log_last: log.last(),
             log_chosen: log.chosen(),
@@ -43,19 +42,85 @@ impl Node {
             store_bytes: 0,
             requests_pending: self.pending() as u64,
             followers: log.progress(),
+            buckets: self.map().buckets,
         }
+    }
+
+    /// Who leads and holds which slots, as far as this node knows.
+    pub fn map(&self) -> Map {
+        let me = self.config.me.id;
+        let members = self.members();
+        let is_reachable = |id: &NodeId| *id == me || self.connected.contains(id);
+        let reachable = members.iter().map(|member| member.id).filter(is_reachable).collect();
+        let buckets = self.every_bucket().map(|bucket| self.bucket_status(bucket)).collect();
+        let epoch = match &self.roster {
+            Some(roster) => roster.view().map_or(0, |view| view.id.seq),
+            None => self.log().epoch().number,
+        };
+        Map { epoch, members, reachable, buckets }
+    }
+
+    /// The members of the cluster.
+    fn members(&self) -> Vec<Member> {
+        match &self.roster {
+            Some(roster) => roster.members(),
+            None => self.log().epoch().members.iter().map(from_log_member).collect(),
+        }
+    }
+
+    /// Whom this node believes to lead each bucket, in their order.
+    pub fn believed_leaders(&self) -> impl Iterator<Item = Option<NodeId>> + '_ {
+        self.every_bucket().map(|bucket| self.believed_leader(bucket))
+    }
+
+    fn bucket_status(&self, bucket: Bucket) -> BucketStatus {
+        let slots = bucket.slots(self.config.buckets);
+        let mut status = BucketStatus {
+            bucket,
+            slot_first: slots.start,
+            slot_last: slots.end - 1,
+            believed_leader: self.believed_leader(bucket),
+            members: Vec::new(),
+            quorum: false,
+            here: false,
+            epoch: 0,
+            log_last: 0,
+            log_chosen: 0,
+            log_applied: 0,
+            keys: 0,
+        };
+        let copy = self.replicas.get(&bucket).filter(|replica| self.roster.is_none() || replica.log().is_member());
+        status.members = match (copy, self.placement()) {
+            (Some(replica), _) => replica.log().epoch().members.iter().map(|member| member.id).collect(),
+            (None, Some(placement)) => placement.members(bucket).to_vec(),
+            (None, None) => Vec::new(),
+        };
+        let counts = |id: NodeId| id == self.config.me.id || self.connected.contains(&id);
+        let majority = status.members.iter().filter(|id| counts(**id)).count() * 2 > status.members.len();
+        status.quorum = majority && self.is_led(bucket) && status.believed_leader.is_some_and(counts);
+        let Some(replica) = copy else { return status };
+        let log = replica.log();
+        status.here = log.is_member();
+        status.epoch = log.epoch().number;
+        (status.log_last, status.log_chosen, status.log_applied) = (log.last(), log.chosen(), log.applied());
+        status.keys = replica.shard.state().keys;
+        status
     }
 
     /// Whether this node would serve a strict request now.
     pub fn is_ready(&self) -> bool {
-        let is_led = |bucket: Bucket| match self.replicas.get(&bucket) {
-            Some(replica) if replica.log().leads() => replica.shard.takes_batches(),
-            _ => self.believed_leader(bucket).is_some(),
-        };
         let is_member = match &self.roster {
             Some(roster) => roster.view().is_some(),
             None => self.log().is_member(),
         };
-        is_member && !self.stopping && self.every_bucket().all(is_led)
+        is_member && !self.stopping && self.every_bucket().all(|bucket| self.is_led(bucket))
+    }
+
+    /// Whether somebody leads a bucket who takes requests, as far as this node knows.
+    fn is_led(&self, bucket: Bucket) -> bool {
+        match self.replicas.get(&bucket) {
+            Some(replica) if replica.log().leads() => replica.shard.takes_batches(),
+            Some(_) | None => self.believed_leader(bucket).is_some(),
+        }
     }
 }

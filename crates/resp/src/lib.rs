@@ -21,7 +21,9 @@ mod glob;
 mod inline;
 mod limits;
 mod local;
+mod map;
 mod number;
+mod primary;
 mod render;
 mod request;
 mod session;
@@ -32,6 +34,7 @@ mod world;
 
 pub use error::ProtocolError;
 pub use limits::Limits;
+pub use map::{ClusterMap, MapBucket, MapNode};
 pub use render::{Protocol, render};
 pub use request::Parser;
 pub use session::{Connection, Session, SessionFacts, View};

@@ -2,6 +2,7 @@
 
 mod client;
 mod client_rows;
+mod cluster;
 mod command;
 mod config;
 mod connection;
@@ -25,6 +26,7 @@ pub(crate) fn all() -> impl Iterator<Item = &'static Local> {
         .iter()
         .chain(&transaction::COMMANDS)
         .chain(&client::COMMANDS)
+        .chain(&cluster::COMMANDS)
         .chain(&command::COMMANDS)
         .chain(&info::COMMANDS)
         .chain(&config::COMMANDS)

@@ -4,14 +4,15 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use bytes::Bytes;
-use quorate_api::{Command, Consistency, Outcome, Reply, Request, UNKNOWN_MESSAGE};
-use quorate_values::Spec;
+use quorate_api::{Command, Consistency, Outcome, Reply, Request, UNKNOWN_MESSAGE, slot_of};
+use quorate_values::{Effect, Spec};
 
 use crate::limits::WORD_OVERHEAD_BYTES;
+use crate::map::Way;
 use crate::step::What;
 use crate::table::{self, Found, InMulti, Local};
 use crate::transaction::{Queued, Transaction, Watched};
-use crate::{Answer, Limits, Protocol, Step, Then, World};
+use crate::{Answer, ClusterMap, Limits, Protocol, Step, Then, World, primary};
 
 /// What is known of a connection when it is taken.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -57,6 +58,10 @@ pub struct Session {
     pub(crate) limits: Limits,
     pub(crate) protocol: Protocol,
     pub(crate) consistency: Consistency,
+    /// Whether copies of this node may answer reads of the cluster view.
+    pub(crate) readonly: bool,
+    /// Whether the next command of the cluster view is served here, wherever it belongs.
+    pub(crate) asking: bool,
     pub(crate) authenticated: bool,
     pub(crate) name: Bytes,
     pub(crate) library_name: Bytes,
@@ -111,6 +116,8 @@ impl Session {
             limits,
             protocol: Protocol::default(),
             consistency: Consistency::default(),
+            readonly: false,
+            asking: false,
             authenticated: false,
             name: Bytes::new(),
             library_name: Bytes::new(),
@@ -195,6 +202,7 @@ impl Session {
     pub fn complete(&mut self, then: Then, outcome: Outcome, world: &dyn World) -> Answer {
         let mut answer = match then.what {
             What::Plain => Answer::from(reply_of(outcome)),
+            What::Join(join) => Answer::from(primary::join(&join, outcome)),
             What::Watch(keys) => {
                 self.held = false;
                 Answer::from(self.watched.learn(keys, outcome))
@@ -236,7 +244,7 @@ impl Session {
                 if self.needs_auth(world) {
                     return self.reject(NO_AUTH.into());
                 }
-                self.data(spec, words)
+                self.data(spec, words, world)
             }
             Found::Local(local) => {
                 if !local.needs_no_auth() && self.needs_auth(world) {
@@ -247,7 +255,7 @@ impl Session {
         }
     }
 
-    fn data(&mut self, spec: &'static Spec, mut words: Vec<Bytes>) -> Step {
+    fn data(&mut self, spec: &'static Spec, mut words: Vec<Bytes>, world: &dyn World) -> Step {
         words.remove(0);
         if let Err(message) = self.check_sizes(spec, &words) {
             return self.reject(message);
@@ -257,7 +265,28 @@ impl Session {
         if self.transaction.is_some() {
             return self.queue(Queued::Data(command), bytes);
         }
-        self.submit(Request::One(command), self.freshness(), What::Plain)
+        let map = world.cluster().filter(|_| self.connection.view == View::Cluster);
+        if let Some((request, join)) = map.and_then(|map| primary::request(map, spec.name, &command.args)) {
+            return self.submit(request, self.freshness(), What::Join(join));
+        }
+        match self.way(spec, &command.args, map) {
+            Way::Moved(to) => Reply::error(to).into(),
+            way => self.submit(Request::One(command), way.freshness(self.freshness()), What::Plain),
+        }
+    }
+
+    /// Where a command belongs. Transactions are served wherever they come.
+    fn way(&mut self, spec: &'static Spec, args: &[Bytes], map: Option<&ClusterMap>) -> Way {
+        match map {
+            _ if core::mem::take(&mut self.asking) => Way::Here,
+            None => Way::Here,
+            Some(map) => {
+                // What is watched must not be read from an older copy.
+                let relaxed = self.readonly && spec.effect == Effect::Read && self.watched.is_empty();
+                let keys = quorate_values::keys_of(spec, args);
+                map.way(keys.iter().map(|key| slot_of(key)), relaxed)
+            }
+        }
     }
 
     fn local(&mut self, local: &'static Local, words: Vec<Bytes>, world: &dyn World) -> Step {

@@ -6,6 +6,7 @@ use bytes::Bytes;
 use quorate_api::{Consistency, Reply, Request};
 
 use crate::Protocol;
+use crate::primary::Join;
 use crate::transaction::Place;
 
 /// What becomes of a command.
@@ -77,6 +78,8 @@ pub(crate) enum What {
     Plain,
     /// The versions of these keys are remembered.
     Watch(Vec<Bytes>),
+    /// The replies of several buckets are put together.
+    Join(Join),
     /// The replies of the node are merged with those of local commands. No places: there are no local commands.
     Exec(Vec<Place>),
 }

@@ -241,7 +241,7 @@ impl Found {
 
 /// The command of this name, in any case of letters; data commands are looked for first, being the many.
 pub(crate) fn find(name: &[u8]) -> Option<Found> {
-    match quorate_values::find(name) {
+    match quorate_values::find(name).filter(|spec| !spec.is_internal()) {
         Some(spec) => Some(Found::Data(spec)),
         None => local::all().find(|local| local.name.as_bytes().eq_ignore_ascii_case(name)).map(Found::Local),
     }
@@ -249,5 +249,6 @@ pub(crate) fn find(name: &[u8]) -> Option<Found> {
 
 /// All commands, without their subcommands.
 pub(crate) fn all() -> impl Iterator<Item = Found> {
-    quorate_values::all().iter().map(Found::Data).chain(local::all().map(Found::Local))
+    let data = quorate_values::all().iter().filter(|spec| !spec.is_internal());
+    data.map(Found::Data).chain(local::all().map(Found::Local))
 }

@@ -4,7 +4,7 @@ use alloc::borrow::Cow;
 use alloc::string::String;
 use alloc::vec::Vec;
 
-use crate::SessionFacts;
+use crate::{ClusterMap, SessionFacts};
 
 /// What a session may know of the node it runs on. All questions, no effects: those are [`crate::Act`]s.
 ///
@@ -19,6 +19,11 @@ pub trait World {
 
     /// How many other members hold every acknowledged write, at least: the answer to WAIT.
     fn replicas(&self) -> u64;
+
+    /// Who leads which slots, for the cluster view; `None`: not known yet, or nobody asks for it.
+    fn cluster(&self) -> Option<&ClusterMap> {
+        None
+    }
 
     /// What INFO tells.
     fn facts(&self) -> Facts;
@@ -75,8 +80,12 @@ pub struct Facts {
     pub process_id: u32,
     /// 40 hexadecimal digits, new at every start.
     pub run_id: String,
-    /// Port of this door.
+    /// Port of the standalone door.
     pub port: u16,
+    /// Port of the cluster view's door.
+    pub cluster_port: u16,
+    /// Whether the one who asks sees a cluster; the session says it.
+    pub cluster_enabled: bool,
     /// Since the start.
     pub uptime_s: u64,
     /// Path of the program.

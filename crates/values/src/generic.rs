@@ -3,11 +3,12 @@
 mod keys;
 mod object;
 mod scan;
+mod slot;
 
 use crate::table::{Spec, spec};
 
 /// Commands 220 to 299.
-pub(crate) const SPECS: [Spec; 16] = [
+pub(crate) const SPECS: [Spec; 21] = [
     spec!(220 "del" AtLeast(2) Write ALL [] ["keyspace", "write", "slow"] "generic"
         keys::del, "Removes keys"),
     spec!(221 "unlink" AtLeast(2) Write ALL ["fast"] ["keyspace", "write", "fast"] "generic"
@@ -40,4 +41,14 @@ pub(crate) const SPECS: [Spec; 16] = [
         object::object, "Tells how a key's value is kept"),
     spec!(235 "memory" AtLeast(2) Read NONE [] ["slow"] "server"
         object::memory, "Tells how much memory a key takes"),
+    spec!(290 "slot|count" Exactly(2) Read ONE [] ["keyspace", "read", "slow"] "cluster"
+        slot::count, "Counts the keys in the slot of a key"),
+    spec!(291 "slot|keys" Exactly(3) Read ONE [] ["keyspace", "read", "slow"] "cluster"
+        slot::keys, "Tells keys in the slot of a key"),
+    spec!(292 "bucket|size" Exactly(2) Read ONE [] ["keyspace", "read", "slow"] "cluster"
+        slot::bucket_size, "Tells how many keys the bucket of a key has"),
+    spec!(293 "bucket|keys" Exactly(3) Read ONE [] ["keyspace", "read", "slow"] "cluster"
+        slot::bucket_keys, "Tells all keys of the bucket of a key that match a pattern"),
+    spec!(294 "bucket|scan" AtLeast(3) Read ONE [] ["keyspace", "read", "slow"] "cluster"
+        slot::bucket_scan, "Goes through the keys of the bucket of a key step by step"),
 ];

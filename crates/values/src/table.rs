@@ -99,6 +99,11 @@ impl Spec {
         matches!(self.name, "object" | "memory")
     }
 
+    /// Whether clients cannot call it by its name: another command is made of it.
+    pub fn is_internal(&self) -> bool {
+        self.name.contains('|')
+    }
+
     /// Whether it is about all keys there are (DBSIZE, FLUSHALL, ...) and names none.
     pub fn spans_keyspace(&self) -> bool {
         self.keys.first == 0 && self.categories.contains(&"keyspace") && !self.is_container()

@@ -168,7 +168,7 @@ fn replies_are_those_of_redis() {
 #[test]
 fn every_command_is_replayed() {
     let texts: String = golden_files().into_iter().map(|(_, text)| text.to_ascii_lowercase()).collect();
-    for spec in all() {
+    for spec in all().iter().filter(|spec| !spec.is_internal()) {
         assert!(
             texts.contains(&format!("> {} ", spec.name)) || texts.contains(&format!("> {}\n", spec.name))
         );
@@ -186,7 +186,16 @@ fn a_wrong_reply_is_noticed() {
 #[test]
 fn the_table_is_that_of_redis_and_its_numbers_stay() {
     let mut table = String::new();
-    for spec in all() {
+    let internal = all().iter().filter(|spec| spec.is_internal()).map(|spec| (spec.code.0, spec.name));
+    let names = [
+        (293, "bucket|keys"),
+        (294, "bucket|scan"),
+        (292, "bucket|size"),
+        (290, "slot|count"),
+        (291, "slot|keys"),
+    ];
+    assert_eq!(internal.collect::<Vec<_>>(), names);
+    for spec in all().iter().filter(|spec| !spec.is_internal()) {
         let flags: Vec<&str> = spec.command_flags().collect();
         let keys = spec.keys;
         writeln!(

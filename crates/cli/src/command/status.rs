@@ -38,6 +38,10 @@ fn render(view: &ClusterView) -> String {
     }
     let mut text = table.render();
     text.push('\n');
+    if view.newest().is_some_and(|newest| newest.node.buckets.len() > 1) {
+        text.push_str(&buckets(view));
+        text.push('\n');
+    }
     text.push_str(&summary(view));
     text.push('\n');
     text
@@ -69,6 +73,27 @@ fn row(node: &NodeView) -> Vec<String> {
     cells
 }
 
+/// The buckets, each as who leads it sees it.
+fn buckets(view: &ClusterView) -> String {
+    let mut table =
+        Table::new(&["BUCKET", "SLOTS", "LEADER", "MEMBERS", "QUORUM", "APPLIED", "CHOSEN", "LAST", "KEYS"]);
+    for bucket in view.buckets() {
+        let members: Vec<String> = bucket.members.iter().map(ToString::to_string).collect();
+        table.row([
+            bucket.bucket.0.to_string(),
+            format!("{}-{}", bucket.slot_first, bucket.slot_last),
+            bucket.believed_leader.map_or_else(|| "-".to_owned(), |id| id.to_string()),
+            members.join(","),
+            if bucket.quorum { "yes" } else { "no" }.to_owned(),
+            bucket.log_applied.to_string(),
+            bucket.log_chosen.to_string(),
+            bucket.log_last.to_string(),
+            bucket.keys.to_string(),
+        ]);
+    }
+    table.render()
+}
+
 fn summary(view: &ClusterView) -> String {
     let Some(newest) = view.newest() else {
         return "no node answers: the cluster is down".to_owned();
@@ -85,7 +110,12 @@ fn summary(view: &ClusterView) -> String {
     if up < needed {
         return format!("{up} of {all} members answer; {needed} are needed: commands are refused until then");
     }
-    format!("{up} of {all} members answer, {leader}; {} more may fail", up - needed)
+    let poor = view.buckets().iter().filter(|bucket| !bucket.quorum).count();
+    let buckets = match poor {
+        0 => String::new(),
+        poor => format!("; {poor} buckets have no leader with a majority just now: their keys wait"),
+    };
+    format!("{up} of {all} members answer, {leader}; {} more may fail{buckets}", up - needed)
 }
 
 /// Lists the members with their addresses.
@@ -95,13 +125,14 @@ pub(crate) fn nodes(target: &Target, format: Format) -> Result<()> {
     if format == Format::Json {
         return print_json(&members);
     }
-    let mut table = Table::new(&["NODE", "CLIENTS", "PEERS", "OPERATORS", "STATE"]);
+    let mut table = Table::new(&["NODE", "CLIENTS", "REDIS CLUSTER", "PEERS", "OPERATORS", "STATE"]);
     for member in members {
         let ends = &member.endpoints;
         let seen = view.nodes.iter().find(|node| node.id == Some(member.id));
         table.row([
             member.id.to_string(),
             ends.client.clone(),
+            ends.cluster.clone(),
             ends.peer.clone(),
             ends.admin.clone(),
             seen.map_or("down", NodeView::state).to_owned(),

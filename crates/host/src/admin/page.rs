@@ -43,6 +43,7 @@ fn write(page: &mut String, picture: &Snapshot) -> std::fmt::Result {
         role = escape(&node.role),
     )?;
     members(page, picture)?;
+    buckets(page, picture)?;
     let numbers = [
         (
             "Log entries: applied / chosen / last",
@@ -75,17 +76,44 @@ fn members(page: &mut String, picture: &Snapshot) -> std::fmt::Result {
     let node = &picture.node;
     write!(
         page,
-        "<h2>Members, list {}</h2><table><tr><th>Node<th>Clients<th>Peers<th>Operators<th>",
+        "<h2>Members, list {}</h2><table><tr><th>Node<th>Clients<th>Redis Cluster<th>Peers<th>Operators<th>",
         node.epoch
     )?;
     for member in &node.members {
         let ends = &member.endpoints;
         let leads = if node.believed_leader == Some(member.id) { "leads" } else { "" };
-        let (client, peer, admin) = (escape(&ends.client), escape(&ends.peer), escape(&ends.admin));
+        let (client, cluster) = (escape(&ends.client), escape(&ends.cluster));
+        let (peer, admin) = (escape(&ends.peer), escape(&ends.admin));
         write!(
             page,
-            "<tr><td>{}<td>{client}<td>{peer}<td><a href=\"http://{admin}/\">{admin}</a><td>{leads}",
+            "<tr><td>{}<td>{client}<td>{cluster}<td>{peer}<td><a href=\"http://{admin}/\">{admin}</a><td>{leads}",
             member.id
+        )?;
+    }
+    page.push_str("</table>");
+    Ok(())
+}
+
+fn buckets(page: &mut String, picture: &Snapshot) -> std::fmt::Result {
+    page.push_str(
+        "<h2>Buckets</h2><table><tr><th>Bucket<th>Slots<th>Leader<th>Members<th>Quorum\
+         <th>Applied / chosen / last<th>Keys",
+    );
+    for bucket in &picture.node.buckets {
+        let leader = bucket.believed_leader.map_or("none".into(), |leader| leader.to_string());
+        let members: Vec<String> = bucket.members.iter().map(ToString::to_string).collect();
+        let (class, quorum) = if bucket.quorum { ("ok", "yes") } else { ("no", "no") };
+        write!(
+            page,
+            "<tr><td>{}<td>{}-{}<td>{leader}<td>{}<td class={class}>{quorum}<td>{} / {} / {}<td class=n>{}",
+            bucket.bucket.0,
+            bucket.slot_first,
+            bucket.slot_last,
+            members.join(" "),
+            bucket.log_applied,
+            bucket.log_chosen,
+            bucket.log_last,
+            bucket.keys
         )?;
     }
     page.push_str("</table>");

@@ -4,7 +4,7 @@ use std::borrow::Cow;
 use std::collections::HashMap;
 
 use quorate_kernel::Time;
-use quorate_resp::{ClientRow, Facts, Setting, World};
+use quorate_resp::{ClientRow, ClusterMap, Facts, Setting, World};
 
 use super::client::Client;
 use crate::process::Usage;
@@ -40,6 +40,7 @@ pub(super) struct Outlook<'a> {
     /// What the counters stood at when a client reset them.
     pub(super) stats_base: &'a ClientStats,
     pub(super) table: &'a Table,
+    pub(super) map: &'a Option<ClusterMap>,
 }
 
 impl World for Outlook<'_> {
@@ -53,6 +54,10 @@ impl World for Outlook<'_> {
 
     fn replicas(&self) -> u64 {
         self.about.replicas
+    }
+
+    fn cluster(&self) -> Option<&ClusterMap> {
+        self.map.as_ref()
     }
 
     fn facts(&self) -> Facts {

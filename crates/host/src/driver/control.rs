@@ -4,7 +4,7 @@ use std::sync::mpsc::TryRecvError;
 
 use quorate_engine::wal::Room;
 use quorate_kernel::{Event, Time};
-use quorate_node::{AdminOutcome, Input, Status, Ticket};
+use quorate_node::{AdminOutcome, BucketStatus, Input, Status, Ticket};
 
 use super::{Driver, HOUSEKEEPING};
 use crate::control::Control;
@@ -74,6 +74,7 @@ impl<M: Hosted> Driver<M> {
         }
         self.look_at_disk();
         let status = self.machine.status();
+        self.clients.keeper.doubt();
         let about = &mut self.clients.about;
         about.replicas = status.members.len().saturating_sub(1) as u64 / 2;
         about.facts.loading = !status.ready && status.members.is_empty();
@@ -87,7 +88,9 @@ impl<M: Hosted> Driver<M> {
             ("epoch".into(), status.epoch.to_string()),
             ("members".into(), status.members.len().to_string()),
             ("log_applied".into(), status.log_applied.to_string()),
+            ("buckets".into(), status.buckets.len().to_string()),
         ];
+        about.facts.cluster.extend(status.buckets.iter().map(bucket_line));
         if self.live.role != status.role {
             tracing::info!(role = %status.role, epoch = status.epoch, "the node's role");
             self.live.role = status.role;
@@ -121,4 +124,21 @@ impl<M: Hosted> Driver<M> {
             self.step(Event::Input(Input::DiskFull(full)));
         }
     }
+}
+
+/// A bucket as INFO tells it.
+fn bucket_line(bucket: &BucketStatus) -> (String, String) {
+    let leader = bucket.believed_leader.map_or_else(String::new, |leader| leader.to_string());
+    let members: Vec<String> = bucket.members.iter().map(ToString::to_string).collect();
+    let value = format!(
+        "slots={}-{},leader={leader},members={},quorum={},chosen={},applied={},keys={}",
+        bucket.slot_first,
+        bucket.slot_last,
+        members.join("/"),
+        u8::from(bucket.quorum),
+        bucket.log_chosen,
+        bucket.log_applied,
+        bucket.keys
+    );
+    (format!("bucket_{}", bucket.bucket.0), value)
 }

@@ -2,7 +2,7 @@
 
 #![allow(dead_code, reason = "each test program uses its own part of this")]
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io::{self, Read, Write};
 use std::net::{SocketAddr, TcpStream};
@@ -19,7 +19,7 @@ use quorate_engine::wal::{self, Wal};
 use quorate_host::config::Durability;
 use quorate_host::{Config, Handle, Host, Hosted, Identity, Options, Parts, RunError, StartError};
 use quorate_kernel::{ClusterId, Cx, Event, Machine, NodeId, Out, Position};
-use quorate_node::{AdminOutcome, AdminRequest, ClientRequest, Input, Member, Output, Status};
+use quorate_node::{AdminOutcome, AdminRequest, ClientRequest, Input, Map, Member, Output, Status};
 use quorate_store::MemoryStore;
 use serde::{Deserialize, Serialize};
 
@@ -176,7 +176,16 @@ impl Hosted for Toy {
             store_bytes: 0,
             requests_pending: self.held,
             followers: Vec::new(),
+            buckets: Vec::new(),
         }
+    }
+
+    fn map(&self) -> Map {
+        Map { epoch: 0, members: Vec::new(), reachable: BTreeSet::new(), buckets: Vec::new() }
+    }
+
+    fn believed_leaders(&self) -> impl Iterator<Item = Option<NodeId>> {
+        [None].into_iter()
     }
 }
 

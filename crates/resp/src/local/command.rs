@@ -2,6 +2,7 @@
 
 mod describe;
 mod since;
+mod tips;
 
 use alloc::format;
 use alloc::vec::Vec;

@@ -11,7 +11,7 @@ use quorate_api::Reply;
 
 use super::{error, text};
 use crate::table::Local;
-use crate::{Act, Answer, Session, Setting, Step, World, glob};
+use crate::{Act, Answer, Session, Setting, Step, View, World, glob};
 
 pub(super) static COMMANDS: [Local; 1] =
     [Local::container("config", "2.0.0", "A container for server configuration commands.", &SUBCOMMANDS)];
@@ -52,6 +52,9 @@ fn settings(session: &Session, world: &dyn World) -> BTreeMap<Cow<'static, str>,
         CONSTANTS.iter().map(|(name, value)| constant(name, value.to_string())).collect();
     all.push(constant("proto-max-bulk-len", session.limits.bulk_bytes_max.to_string()));
     all.extend(world.settings());
+    if session.connection.view == View::Cluster {
+        all.push(constant("cluster-enabled", "yes".into()));
+    }
     all.into_iter().map(|setting| (setting.name.clone(), setting)).collect()
 }
 

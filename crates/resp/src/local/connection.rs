@@ -9,7 +9,7 @@ use quorate_api::{Consistency, Reply};
 use super::{arity_error, error, not_an_integer, syntax_error};
 use crate::session::{Replies, repeated};
 use crate::table::{InMulti, Local};
-use crate::{Act, Answer, Protocol, QUORATE_VERSION, REDIS_VERSION, Session, Step, World, number};
+use crate::{Act, Answer, Protocol, QUORATE_VERSION, REDIS_VERSION, Session, Step, View, World, number};
 
 pub(super) static COMMANDS: [Local; 7] = [
     Local::new("auth", -2, "1.0.0", "Authenticates the connection.", auth).opening(),
@@ -53,6 +53,7 @@ fn reset(session: &mut Session, _: &[Bytes], _: &dyn World) -> Step {
     session.watched.clear();
     session.protocol = Protocol::default();
     session.consistency = Consistency::default();
+    (session.readonly, session.asking) = (false, false);
     session.authenticated = false;
     session.name = Bytes::new();
     session.no_evict = false;
@@ -185,12 +186,16 @@ pub(super) fn check_name(what: &str, name: &[u8]) -> Result<(), alloc::string::S
 
 fn greeting(session: &Session) -> Reply {
     let id = i64::try_from(session.connection.id).unwrap_or(i64::MAX);
+    let mode = match session.connection.view {
+        View::Standalone => "standalone",
+        View::Cluster => "cluster",
+    };
     let fields = vec![
         ("server", Reply::bulk("redis")),
         ("version", Reply::bulk(REDIS_VERSION)),
         ("proto", Reply::Int(session.protocol.number())),
         ("id", Reply::Int(id)),
-        ("mode", Reply::bulk("standalone")),
+        ("mode", Reply::bulk(mode)),
         ("role", Reply::bulk("master")),
         ("modules", Reply::Array(Vec::new())),
         ("quorate_version", Reply::bulk(QUORATE_VERSION)),

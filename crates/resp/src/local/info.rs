@@ -9,7 +9,7 @@ use quorate_api::Reply;
 
 use super::is;
 use crate::table::Local;
-use crate::{Facts, QUORATE_VERSION, REDIS_VERSION, Session, Step, World};
+use crate::{Facts, QUORATE_VERSION, REDIS_VERSION, Session, Step, View, World};
 
 pub(super) static COMMANDS: [Local; 1] = [info_command()];
 
@@ -42,8 +42,9 @@ const SECTIONS: [(&str, Section); 9] = [
 
 const QUORATE: &str = "Quorate";
 
-fn info(_: &mut Session, words: &[Bytes], world: &dyn World) -> Step {
-    let facts = world.facts();
+fn info(session: &mut Session, words: &[Bytes], world: &dyn World) -> Step {
+    let mut facts = world.facts();
+    facts.cluster_enabled = session.connection.view == View::Cluster;
     let wanted = |name: &str| {
         let asked = &words[1..];
         asked.is_empty()
@@ -82,12 +83,12 @@ fn server(facts: &Facts, world: &dyn World) -> Vec<Line> {
         ("redis_version", REDIS_VERSION.into()),
         ("redis_git_sha1", "00000000".into()),
         ("redis_git_dirty", "0".into()),
-        ("redis_mode", "standalone".into()),
+        ("redis_mode", if facts.cluster_enabled { "cluster".into() } else { "standalone".into() }),
         ("os", facts.operating_system.clone()),
         ("arch_bits", usize::BITS.to_string()),
         ("process_id", facts.process_id.to_string()),
         ("run_id", facts.run_id.clone()),
-        ("tcp_port", facts.port.to_string()),
+        ("tcp_port", if facts.cluster_enabled { facts.cluster_port } else { facts.port }.to_string()),
         ("server_time_usec", world.now_us().to_string()),
         ("uptime_in_seconds", facts.uptime_s.to_string()),
         ("uptime_in_days", (facts.uptime_s / DAY_S).to_string()),
@@ -184,8 +185,8 @@ fn cpu(facts: &Facts, _: &dyn World) -> Vec<Line> {
     vec![("used_cpu_sys", seconds(facts.cpu_system_us)), ("used_cpu_user", seconds(facts.cpu_user_us))]
 }
 
-fn cluster(_: &Facts, _: &dyn World) -> Vec<Line> {
-    vec![("cluster_enabled", "0".into())]
+fn cluster(facts: &Facts, _: &dyn World) -> Vec<Line> {
+    vec![("cluster_enabled", u8::from(facts.cluster_enabled).to_string())]
 }
 
 /// As in Redis, a database without keys has no line.

@@ -1,4 +1,4 @@
-//! Commands about the node as a Redis server: TIME, ROLE, WAIT, saving, CLUSTER and its relatives, DEBUG, SHUTDOWN.
+//! Commands about the node as a Redis server: TIME, ROLE, WAIT, saving, DEBUG, SHUTDOWN.
 
 use alloc::format;
 use alloc::vec;
@@ -10,16 +10,10 @@ use super::{error, is, not_an_integer, syntax_error};
 use crate::table::{InMulti, Local};
 use crate::{QUORATE_VERSION, REDIS_VERSION, Session, Step, World, number};
 
-pub(super) static COMMANDS: [Local; 14] = [
-    Local::new("asking", 1, "3.0.0", "Belongs to Redis Cluster.", no_cluster)
-        .group("cluster")
-        .fast(&["fast", "connection"])
-        .flags(&["fast"]),
+pub(super) static COMMANDS: [Local; 10] = [
     Local::new("bgsave", -1, "1.0.0", "Makes sure that data is saved; it always is.", bgsave)
         .admin()
         .flags(&["admin", "noscript", "no_async_loading"]),
-    Local::container("cluster", "3.0.0", "A container for Redis Cluster commands.", &CLUSTER)
-        .group("cluster"),
     Local::new("debug", -2, "1.0.0", "Not available.", debug).admin(),
     Local::new("lastsave", 1, "1.0.0", "Returns when data was last saved: now.", lastsave).admin().fast(&[
         "admin",
@@ -30,12 +24,6 @@ pub(super) static COMMANDS: [Local; 14] = [
         .fast(&["read", "fast"])
         .flags(&["readonly", "fast"]),
     Local::container("module", "4.0.0", "A container for module commands.", &MODULE),
-    Local::new("readonly", 1, "3.0.0", "Belongs to Redis Cluster.", no_cluster)
-        .group("cluster")
-        .fast(&["fast", "connection"]),
-    Local::new("readwrite", 1, "3.0.0", "Belongs to Redis Cluster.", no_cluster)
-        .group("cluster")
-        .fast(&["fast", "connection"]),
     Local::new("role", 1, "2.8.12", "Returns the replication role: any node takes reads and writes.", role)
         .fast(&["admin", "fast", "dangerous"])
         .flags(&["noscript", "loading", "stale", "fast"]),
@@ -60,29 +48,6 @@ static MODULE: [Local; 2] = [
         .admin()
         .flags(&["admin", "noscript"]),
 ];
-
-static CLUSTER: [Local; 10] = [
-    cluster("cluster|countkeysinslot", 3),
-    cluster("cluster|getkeysinslot", 4),
-    cluster("cluster|help", 2),
-    cluster("cluster|info", 2),
-    cluster("cluster|keyslot", 3),
-    cluster("cluster|links", 2),
-    cluster("cluster|myid", 2),
-    cluster("cluster|nodes", 2),
-    cluster("cluster|shards", 2),
-    cluster("cluster|slots", 2),
-];
-
-const fn cluster(name: &'static str, arity: i8) -> Local {
-    Local::new(name, arity, "3.0.0", "Belongs to Redis Cluster.", no_cluster)
-        .group("cluster")
-        .flags(&["stale"])
-}
-
-fn no_cluster(_: &mut Session, _: &[Bytes], _: &dyn World) -> Step {
-    error("ERR This instance has cluster support disabled")
-}
 
 fn time(_: &mut Session, _: &[Bytes], world: &dyn World) -> Step {
     let now_us = world.now_us();

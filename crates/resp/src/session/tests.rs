@@ -1,7 +1,9 @@
 use super::*;
-use crate::{Act, ClientRow, Facts, Setting};
+use crate::{Act, ClientRow, Facts, Setting, View};
 use alloc::vec;
 use quorate_api::{Refusal, Version};
+
+mod cluster;
 
 struct Quiet {
     password: Option<&'static [u8]>,

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use quorate_api::Reply;
 use quorate_values::{Arity, Effect};
 
-use super::{simple, since};
+use super::{simple, since, tips};
 use crate::table::{Found, Local};
 
 fn int(number: usize) -> Reply {
@@ -38,7 +38,7 @@ fn fields(found: Found, subcommands: Vec<Reply>) -> Reply {
         Reply::Int(i64::try_from(keys.last).unwrap_or(i64::MAX)),
         int(keys.step),
         Reply::Set(found.categories().iter().map(|category| simple(format!("@{category}"))).collect()),
-        Reply::Array(Vec::new()),
+        Reply::Array(tips::tips(found.name()).iter().map(|tip| Reply::bulk(*tip)).collect()),
         key_specifications(found),
         Reply::Array(subcommands),
     ])
