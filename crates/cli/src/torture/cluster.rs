@@ -17,6 +17,8 @@ use crate::local::{self, Held, Manifest, SERVE_WAIT};
 use crate::view::{self, ClusterView};
 
 const LOOK_EVERY: Duration = Duration::from_millis(10);
+/// Between two looks at all nodes of a cluster that may have many.
+const LOOK_AROUND_EVERY: Duration = Duration::from_millis(100);
 /// How long an orderly stop may take.
 const STOP_WAIT: Duration = Duration::from_secs(15);
 
@@ -77,6 +79,70 @@ impl Cluster {
     /// Process numbers of the nodes that run.
     pub(crate) fn pids(&self) -> Vec<u32> {
         self.manifest.nodes.iter().filter_map(|node| Some(node.process.as_ref()?.pid)).collect()
+    }
+
+    /// Client addresses of all nodes but one.
+    pub(crate) fn addresses_without(&self, id: NodeId) -> Vec<String> {
+        let others = self.manifest.nodes.iter().filter(|node| node.id != id);
+        others.map(|node| node.endpoints.client.clone()).collect()
+    }
+
+    /// The buckets that a node holds.
+    pub(crate) fn buckets_of(&self, id: NodeId) -> Result<Vec<u16>> {
+        let report = self.report(id).with_context(|| format!("node {id} does not say what it holds"))?;
+        let held = report.node.buckets.iter().filter(|status| status.here);
+        Ok(held.map(|status| status.bucket.0).collect())
+    }
+
+    /// Number and members of the newest view.
+    pub(crate) fn newest_view(&self) -> Result<(u64, usize)> {
+        let view = self.view()?;
+        let newest = view.newest().context("no node answers")?;
+        Ok((newest.node.epoch, newest.node.members.len()))
+    }
+
+    /// Waits until a node is out of the others' view: milliseconds.
+    pub(crate) fn wait_out(&self, id: NodeId, wait: Duration) -> Result<u64> {
+        let begun = Instant::now();
+        while self.is_in(id)? {
+            if begun.elapsed() > wait {
+                return Err(stuck(format!("node {id} is a member after {} s still", wait.as_secs())));
+            }
+            std::thread::sleep(LOOK_AROUND_EVERY);
+        }
+        Ok(begun.elapsed().as_millis() as u64)
+    }
+
+    /// Waits until a node serves and is in the others' view.
+    pub(crate) fn wait_in(&self, id: NodeId, wait: Duration) -> Result<()> {
+        let node = self.manifest.clone().node(id.0)?.clone();
+        local::wait_serving(&self.dir, &[node], wait)?;
+        let begun = Instant::now();
+        while !self.is_in(id)? {
+            if begun.elapsed() > wait {
+                return Err(stuck(format!("node {id} is no member after {} s", wait.as_secs())));
+            }
+            std::thread::sleep(LOOK_AROUND_EVERY);
+        }
+        Ok(())
+    }
+
+    fn is_in(&self, id: NodeId) -> Result<bool> {
+        let view = self.view()?;
+        let newest = view.newest().context("no node answers")?;
+        Ok(newest.node.members.iter().any(|member| member.id == id))
+    }
+
+    /// Starts so many new nodes at once, which join by themselves.
+    pub(crate) fn join(&mut self, count: u64) -> Result<()> {
+        let begin = self.manifest.next_id;
+        for id in begin..begin + count {
+            let endpoints = local::endpoints(self.manifest.base_port, id)?;
+            let node = local::LocalNode { id: NodeId(id), endpoints, joins: true, process: None };
+            self.manifest.nodes.push(node);
+            self.manifest.next_id = id + 1;
+        }
+        (begin..begin + count).try_for_each(|id| self.spawn(NodeId(id)))
     }
 
     fn target(&self) -> Target {

@@ -3,8 +3,10 @@
 
 mod ballast;
 mod cluster;
+mod comings;
 mod kills;
 mod members;
+mod pulse;
 mod witness;
 
 use std::path::PathBuf;
@@ -32,6 +34,8 @@ pub(crate) enum Torture {
     Kills(kills::Kills),
     /// Grow, shrink, and replace every node under load.
     Members(members::Members),
+    /// Kill every node of a cluster with placed buckets, then let many join at once.
+    Comings(comings::Comings),
 }
 
 /// What all campaigns share.
@@ -96,14 +100,20 @@ pub(crate) fn run(torture: &Torture, format: Format) -> Result<ExitCode> {
     let (common, nodes) = match torture {
         Torture::Kills(kills) => (&kills.common, kills.nodes),
         Torture::Members(members) => (&members.common, members.nodes),
+        Torture::Comings(comings) => (&comings.common, comings.nodes),
     };
+    let mut settings = common.settings.clone();
+    if let Torture::Comings(comings) = torture {
+        settings.set.push(("cluster.buckets".into(), comings.buckets.to_string()));
+        settings.set.push(("cluster.copies".into(), comings.copies.to_string()));
+    }
     let (dir, is_own) = match &common.data {
         Some(dir) => (std::path::absolute(dir)?, false),
         None => (std::env::temp_dir().join(format!("quorate-torture-{}", std::process::id())), true),
     };
     std::fs::create_dir_all(&dir).with_context(|| format!("cannot create {}", dir.display()))?;
     let machine = Machine::look(env!("QUORATE_COMMIT"), Some(&dir)).context("cannot measure the disk")?;
-    let mut cluster = Cluster::start(&dir, nodes, common.base_port, &common.settings)?;
+    let mut cluster = Cluster::start(&dir, nodes, common.base_port, &settings)?;
     let outcome = campaign(torture, common, &mut cluster, &machine);
     // Whatever happened, no process stays behind.
     cluster.stop()?;
@@ -141,6 +151,7 @@ fn campaign(
     let steps = match torture {
         Torture::Kills(kills) => kills::campaign(kills, cluster, &witnesses),
         Torture::Members(members) => members::campaign(members, cluster, &witnesses),
+        Torture::Comings(comings) => comings::campaign(comings, cluster, &witnesses),
     };
     let account = match steps {
         Ok(account) => account,
