@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 use core::num::NonZeroU16;
 use core::time::Duration;
+use quorate_api::Bucket;
 use quorate_kernel::ClusterId;
 use quorate_replog as replog;
 use quorate_shard as shard;
@@ -57,6 +58,12 @@ impl Limits {
     #[cfg(not(feature = "mutants"))]
     pub(crate) const fn breaks(&self, _: shard::Mutant) -> bool {
         false
+    }
+
+    /// Those of one of `count` buckets.
+    pub(crate) fn of_bucket(&self, bucket: Bucket, count: NonZeroU16) -> shard::Limits {
+        let ring_end = bucket.ring_end(count).filter(|_| !self.breaks(shard::Mutant::ScanEndsEarly));
+        shard::Limits { ring_end, ..self.shard.clone() }
     }
 
     /// For servers.

@@ -80,7 +80,7 @@ impl Node {
         let replica = |bucket: Bucket| {
             let settings = replog::Config { log: bucket.0, ..config.log.clone() };
             let log = Replog::new(config.me.id, settings, bootstrap.clone());
-            (bucket, Replica::new(Shard::new(log, config.limits.shard.clone())))
+            (bucket, Replica::new(Shard::new(log, config.limits.of_bucket(bucket, config.buckets))))
         };
         Node {
             replicas: buckets.clone().map(replica).collect(),

@@ -46,11 +46,23 @@ pub enum Mutant {
     BatchesPassLocks,
     /// What a transaction needs is looked at before everything logged earlier is applied.
     LooksTooEarly,
+    /// A key that a prepared transaction has found expires before its outcome.
+    ExpiryPassesTransactions,
+    /// What is lent to a script is not locked.
+    LoansUnlocked,
+    /// A vote that was taken back is given again with what was exported the first time.
+    StaleExport,
+    /// Each command of a script sees what was lent, and not what the commands before it did.
+    CommandsSeeLoans,
+    /// Logged time does not follow that of a script.
+    TimeStaysBehind,
+    /// A step of SCAN ends the scan where its bucket ends.
+    ScanEndsEarly,
 }
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Mutant; 21] = [
+    pub const ALL: [Mutant; 27] = [
         Mutant::SessionsNotInSnapshot,
         Mutant::ApplyAgain,
         Mutant::SessionRowMissing,
@@ -72,5 +84,11 @@ impl Mutant {
         Mutant::ReadsPassTransactions,
         Mutant::BatchesPassLocks,
         Mutant::LooksTooEarly,
+        Mutant::ExpiryPassesTransactions,
+        Mutant::LoansUnlocked,
+        Mutant::StaleExport,
+        Mutant::CommandsSeeLoans,
+        Mutant::TimeStaysBehind,
+        Mutant::ScanEndsEarly,
     ];
 }

@@ -35,6 +35,9 @@ pub struct Limits {
     /// An origin of transactions that has asked for nothing for so long is settled when there are too many: should it
     /// still live, it begins anew. Longer than a request may be under way.
     pub origin_idle: Duration,
+    /// The ring position behind the last that is this shard's, whose first is the next shard's; `None`: it ends with the
+    /// ring.
+    pub ring_end: Option<u64>,
     /// Keys that transactions hold or wait for at the primary; above it new ones are refused as busy.
     pub locked_keys_max: usize,
     /// Which rule is broken, for the simulator to notice.
@@ -59,6 +62,7 @@ impl Limits {
                 ..quorate_commit::Config::production()
             },
             origin_idle: Duration::from_secs(60),
+            ring_end: None,
             locked_keys_max: 1 << 20,
             #[cfg(feature = "mutants")]
             mutant: None,
@@ -76,6 +80,7 @@ impl Limits {
             replies_bytes_max: 100,
             commit: quorate_commit::Config::tiny(),
             origin_idle: Duration::from_millis(500),
+            ring_end: None,
             locked_keys_max: 20,
             #[cfg(feature = "mutants")]
             mutant: None,

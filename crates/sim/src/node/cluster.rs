@@ -151,11 +151,7 @@ impl Cluster {
         });
         let count = u64::from(plan.clients) * rng.between(1, 3);
         let drawn = if rng.chance(1, 2) { rng.between(2, 4) as u16 } else { 1 };
-        self.buckets = stress
-            .buckets
-            .or(NonZeroU16::new(drawn))
-            .filter(|_| play.moves_no_data())
-            .unwrap_or(NonZeroU16::MIN);
+        self.buckets = stress.buckets.or(NonZeroU16::new(drawn)).unwrap_or(NonZeroU16::MIN);
         match play {
             // FLUSHALL would take the keys of pipelines, too.
             Play::Keys if self.rules.flushes > 0 => {
@@ -383,7 +379,7 @@ impl Cluster {
             Outcome::Refused(Refusal::NoMemory) => "node.sim.refused.no_memory",
             Outcome::Refused(Refusal::NotServing) => "node.sim.refused.not_serving",
             Outcome::Refused(Refusal::TooLarge) => "node.sim.refused.too_large",
-            Outcome::Refused(Refusal::SeveralBuckets) => "node.sim.refused.several_buckets",
+            Outcome::Refused(Refusal::ValuesTooLarge) => "node.sim.refused.values_too_large",
         };
         *self.counts.refused.entry(name).or_default() += 1;
     }
