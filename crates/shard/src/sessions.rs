@@ -59,6 +59,9 @@ impl Limits {
             commit: quorate_commit::Config {
                 // Below a node's deadline, so that clients learn that nothing happened.
                 patience: Some(Duration::from_secs(3)),
+                // What one transaction may move from shard to shard. It is logged with the vote and again with the
+                // decision, at each shard, and kept until its origin has the outcome.
+                payload_bytes_max: 4 << 20,
                 ..quorate_commit::Config::production()
             },
             origin_idle: Duration::from_secs(60),

@@ -277,6 +277,9 @@ impl Shard {
             Some((key, _)) => Attempt::Refused { resource: key.clone(), by: None },
             None => {
                 let replies = run_part(&mut view, &part);
+                if !part.lends.is_empty() {
+                    cx.marks.hit("shard.transaction.lends");
+                }
                 match view.lend(&part, self.limits.commit.payload_bytes_max) {
                     Some((loans, rest)) => {
                         let export = Export { now_ms, seed, replies, loans, rest };
@@ -375,11 +378,20 @@ impl Shard {
         self.commit(cx, out, |commit, turn| commit.message(turn, message));
     }
 
-    /// Takes the next entries of transactions to be logged.
+    /// Takes the next entries of transactions to be logged: a few, so that together they still fit a message.
     pub(crate) fn next_entries(&mut self, out: &mut Out) -> Vec<Entry> {
-        let count = self.transactions.entries.len().min(TOGETHER_MAX);
-        let entries = self.transactions.entries.drain(..count).collect();
-        if !self.transactions.entries.is_empty() {
+        let (mut entries, mut bytes) = (Vec::new(), 0);
+        let waiting = &mut self.transactions.entries;
+        while entries.len() < TOGETHER_MAX
+            && let Some(entry) = waiting.front()
+        {
+            bytes += entry.size_bytes();
+            if bytes > self.limits.entry_bytes_max && !entries.is_empty() {
+                break;
+            }
+            entries.extend(waiting.pop_front());
+        }
+        if !waiting.is_empty() {
             out.arm(Timer::Propose, Duration::ZERO);
         }
         entries

@@ -8,7 +8,9 @@ use quorate_api::{Outcome, Reply, Request, Version};
 use quorate_kernel::Rng;
 
 use super::words;
-use crate::Verdict;
+use crate::{Fault, Plan, Verdict};
+
+mod compound;
 
 /// Clocks are read in whole milliseconds, once when the key is set and once when it is looked at.
 const ROUNDING: Duration = Duration::from_millis(2);
@@ -26,9 +28,25 @@ pub(crate) struct Rules {
     /// When FLUSHALL began and ended; no end: it may still happen.
     pub(crate) flushed: Vec<(Duration, Option<Duration>)>,
     pub(crate) expired_seen: u64,
+    /// Scans that came to their end.
+    pub(crate) scanned: u64,
 }
 
 impl Rules {
+    /// Those of a run.
+    pub(crate) fn draw(plan: &Plan, rng: &mut Rng) -> Self {
+        Rules {
+            wall_error: match plan.faults.has(Fault::WallJump) {
+                true => None,
+                false => Some(Duration::from_millis(plan.world.clock.wall_error_ms.unwrap_or(1_000))),
+            },
+            flushes: [0, 1, 3][rng.below(3) as usize],
+            flushed: Vec::new(),
+            expired_seen: 0,
+            scanned: 0,
+        }
+    }
+
     /// Whether somebody may have removed everything since `since`.
     fn may_have_flushed(&self, since: Duration) -> bool {
         self.flushed.iter().any(|(_, end)| end.is_none_or(|end| end >= since))
@@ -59,17 +77,58 @@ struct Expiry {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Act {
-    Set { key: usize, span: Option<Duration> },
-    Get { key: usize },
-    Ttl { key: usize },
-    Remove { key: usize },
-    Persist { key: usize },
-    Expire { key: usize, span: Duration },
-    Rename { key: usize, to: usize },
-    Watch { key: usize },
-    Exec { key: usize },
+    Set {
+        key: usize,
+        span: Option<Duration>,
+    },
+    Get {
+        key: usize,
+    },
+    Ttl {
+        key: usize,
+    },
+    Remove {
+        key: usize,
+    },
+    Persist {
+        key: usize,
+    },
+    Expire {
+        key: usize,
+        span: Duration,
+    },
+    Rename {
+        key: usize,
+        to: usize,
+    },
+    Copy {
+        key: usize,
+        to: usize,
+    },
+    /// A transaction in which later commands meet what earlier ones moved.
+    Chain {
+        key: usize,
+        to: usize,
+        span: Option<Duration>,
+    },
+    Watch {
+        key: usize,
+    },
+    Exec {
+        key: usize,
+    },
     List,
+    /// A step of a scan.
+    Scan,
     Flush,
+}
+
+/// A scan under way.
+#[derive(Debug)]
+struct Scan {
+    since: Duration,
+    cursor: String,
+    seen: Vec<Bytes>,
 }
 
 /// See the module's documentation.
@@ -82,6 +141,7 @@ pub(crate) struct Keeper {
     known: [Known; KEYS],
     /// A key that is watched, its version then, and whether this client has changed it since.
     watched: Option<(usize, Version, bool)>,
+    scan: Option<Scan>,
     running: Option<(Act, Duration)>,
     pub(crate) done: u64,
 }
@@ -94,6 +154,7 @@ impl Keeper {
             values: 0,
             known: [const { Known::Absent }; KEYS],
             watched: None,
+            scan: None,
             running: None,
             done: 0,
         }
@@ -111,7 +172,9 @@ impl Keeper {
     pub(crate) fn begin(&mut self, rules: &mut Rules, rng: &mut Rng, now: Duration) -> Request {
         let (key, other) = (rng.below(KEYS as u64) as usize, rng.below(KEYS as u64) as usize);
         let span = Duration::from_millis(1 << rng.between(0, 11));
-        let act = match rng.below(20) {
+        let act = match rng.below(24) {
+            // Nobody else touches these keys, and this client waits for the end of its scan.
+            _ if self.scan.is_some() => Act::Scan,
             _ if rng.chance(rules.flushes, 100) => Act::Flush,
             0..=2 => Act::Set { key, span: Some(span) },
             3 => Act::Set { key, span: None },
@@ -123,6 +186,9 @@ impl Keeper {
             13 => Act::Rename { key, to: other },
             14 | 15 => Act::Watch { key },
             16 | 17 if let Some((key, ..)) = self.watched => Act::Exec { key },
+            18 if key != other => Act::Copy { key, to: other },
+            19 | 20 if key != other => Act::Chain { key, to: other, span: rng.chance(1, 2).then_some(span) },
+            21 => Act::Scan,
             _ => Act::List,
         };
         self.running = Some((act, now));
@@ -143,6 +209,29 @@ impl Keeper {
             Act::Persist { .. } => words::one(&["PERSIST", &name]),
             Act::Expire { span, .. } => words::one(&["PEXPIRE", &name, &ms(span)]),
             Act::Rename { to, .. } => words::one(&["RENAME", &name, &self.name(to)]),
+            Act::Copy { to, .. } => words::one(&["COPY", &name, &self.name(to), "REPLACE"]),
+            Act::Chain { to, span, .. } => {
+                self.values += 1;
+                let (to, value) = (self.name(to), self.value());
+                let span = span.map(ms);
+                let set = match &span {
+                    Some(span) => vec!["SET", &name, &value, "PX", span],
+                    None => vec!["SET", &name, &value],
+                };
+                let commands = [
+                    &["GET", &name][..],
+                    &["RENAME", &name, &to],
+                    &set,
+                    &["GET", &to],
+                    &["KEYS", &self.pattern()],
+                ];
+                let commands = commands.iter().map(|words| words::command(words)).collect();
+                Request::Transaction { watched: Vec::new(), commands }
+            }
+            Act::Scan => {
+                let scan = self.scan.get_or_insert(Scan { since: now, cursor: "0".into(), seen: Vec::new() });
+                words::one(&["SCAN", &scan.cursor, "COUNT", "20"])
+            }
             Act::Watch { .. } => Request::Versions(vec![Bytes::from(name)]),
             Act::Exec { .. } => {
                 self.values += 1;
@@ -150,16 +239,30 @@ impl Keeper {
                 let commands = vec![words::command(&["SET", &name, &self.value()])];
                 Request::Transaction { watched: vec![(Bytes::from(name), version)], commands }
             }
-            Act::List => words::one(&["KEYS", &format!("k{}.{}.*", self.id, self.generation)]),
+            Act::List => words::one(&["KEYS", &self.pattern()]),
             Act::Flush => {
                 rules.flushed.push((now, None));
-                words::one(&["FLUSHALL"])
+                let moves = words::command(&["RENAME", &name, &self.name(other)]);
+                match rng.chance(1, 2) {
+                    true => words::one(&["FLUSHALL"]),
+                    false => Request::Transaction {
+                        watched: Vec::new(),
+                        commands: vec![moves, words::command(&["FLUSHALL"]), words::command(&["DBSIZE"])],
+                    },
+                }
             }
         }
     }
 
+    fn pattern(&self) -> String {
+        format!("k{}.{}.*", self.id, self.generation)
+    }
+
+    /// Some are so long that two of them are more than tiny limits let buckets tell each other.
     fn value(&self) -> String {
-        format!("{}.{}", self.id, self.values)
+        const LONG_BYTES: usize = 2_500;
+        let width = if self.values % 12 == 5 { LONG_BYTES } else { 0 };
+        format!("{}.{:0>width$}", self.id, self.values)
     }
 
     /// What came of it.
@@ -170,7 +273,8 @@ impl Keeper {
         let Some((act, start)) = self.running.take() else {
             return Err("an answer that nobody waits for".into());
         };
-        let changes = !matches!(act, Act::Get { .. } | Act::Ttl { .. } | Act::Watch { .. } | Act::List);
+        let changes =
+            !matches!(act, Act::Get { .. } | Act::Ttl { .. } | Act::Watch { .. } | Act::List | Act::Scan);
         match outcome {
             Outcome::Refused(_) => {
                 if act == Act::Flush {
@@ -210,6 +314,11 @@ impl Keeper {
             }
             Act::Rename { key, to } => {
                 (key == *watched || to == *watched) && key != to && *reply == Reply::Ok
+            }
+            Act::Copy { to, .. } => to == *watched && *reply == Reply::Int(1),
+            Act::Chain { key, to, .. } => {
+                let moved = matches!(reply, Reply::Array(items) if items.get(1) == Some(&Reply::Ok));
+                key == *watched || (to == *watched && moved)
             }
             _ => false,
         };
@@ -283,7 +392,19 @@ impl Keeper {
                 }
                 Ok(())
             }
+            Act::Copy { key, to } => {
+                self.judge(key, words::number(reply)? == 1, rules, at)?;
+                if matches!(self.known[key], Known::Value { .. }) {
+                    self.known[to] = self.known[key].clone();
+                }
+                Ok(())
+            }
+            Act::Chain { key, to, span } => self.take_chain((key, to, span), reply, rules, at),
+            Act::Scan => self.take_scan(reply, rules, at.1),
             Act::Flush => {
+                if matches!(reply, Reply::Array(items) if items[1..] != [Reply::Ok, Reply::Int(0)]) {
+                    return Err("nothing was to be left".into());
+                }
                 if let Some(flush) =
                     rules.flushed.iter_mut().find(|(start, end)| *start == at.0 && end.is_none())
                 {

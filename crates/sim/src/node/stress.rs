@@ -43,6 +43,8 @@ pub enum Play {
     Workload(Kind),
     /// Keys that expire, move and are removed.
     Keys,
+    /// Values that all clients move from key to key.
+    Pebbles,
 }
 
 pub(super) fn draw_log(rng: &mut Rng, plan: &Plan) -> Config {
