@@ -120,6 +120,8 @@ enum Act {
     List,
     /// A step of a scan.
     Scan,
+    /// Nothing is to expire.
+    Keep,
     Flush,
 }
 
@@ -168,11 +170,8 @@ impl Keeper {
         format!("k{}.{}.{key}", self.id, self.generation)
     }
 
-    /// The next thing to do.
-    pub(crate) fn begin(&mut self, rules: &mut Rules, rng: &mut Rng, now: Duration) -> Request {
-        let (key, other) = (rng.below(KEYS as u64) as usize, rng.below(KEYS as u64) as usize);
-        let span = Duration::from_millis(1 << rng.between(0, 11));
-        let act = match rng.below(24) {
+    fn draw(&self, (key, other): (usize, usize), span: Duration, rules: &Rules, rng: &mut Rng) -> Act {
+        match rng.below(26) {
             // Nobody else touches these keys, and this client waits for the end of its scan.
             _ if self.scan.is_some() => Act::Scan,
             _ if rng.chance(rules.flushes, 100) => Act::Flush,
@@ -189,8 +188,16 @@ impl Keeper {
             18 if key != other => Act::Copy { key, to: other },
             19 | 20 if key != other => Act::Chain { key, to: other, span: rng.chance(1, 2).then_some(span) },
             21 => Act::Scan,
+            22..=24 => Act::Keep,
             _ => Act::List,
-        };
+        }
+    }
+
+    /// The next thing to do.
+    pub(crate) fn begin(&mut self, rules: &mut Rules, rng: &mut Rng, now: Duration) -> Request {
+        let (key, other) = (rng.below(KEYS as u64) as usize, rng.below(KEYS as u64) as usize);
+        let span = Duration::from_millis(1 << rng.between(0, 11));
+        let act = self.draw((key, other), span, rules, rng);
         self.running = Some((act, now));
         let name = self.name(if let Act::Exec { key } = act { key } else { key });
         let ms = |span: Duration| span.as_millis().to_string();
@@ -210,28 +217,6 @@ impl Keeper {
             Act::Expire { span, .. } => words::one(&["PEXPIRE", &name, &ms(span)]),
             Act::Rename { to, .. } => words::one(&["RENAME", &name, &self.name(to)]),
             Act::Copy { to, .. } => words::one(&["COPY", &name, &self.name(to), "REPLACE"]),
-            Act::Chain { to, span, .. } => {
-                self.values += 1;
-                let (to, value) = (self.name(to), self.value());
-                let span = span.map(ms);
-                let set = match &span {
-                    Some(span) => vec!["SET", &name, &value, "PX", span],
-                    None => vec!["SET", &name, &value],
-                };
-                let commands = [
-                    &["GET", &name][..],
-                    &["RENAME", &name, &to],
-                    &set,
-                    &["GET", &to],
-                    &["KEYS", &self.pattern()],
-                ];
-                let commands = commands.iter().map(|words| words::command(words)).collect();
-                Request::Transaction { watched: Vec::new(), commands }
-            }
-            Act::Scan => {
-                let scan = self.scan.get_or_insert(Scan { since: now, cursor: "0".into(), seen: Vec::new() });
-                words::one(&["SCAN", &scan.cursor, "COUNT", "20"])
-            }
             Act::Watch { .. } => Request::Versions(vec![Bytes::from(name)]),
             Act::Exec { .. } => {
                 self.values += 1;
@@ -240,16 +225,8 @@ impl Keeper {
                 Request::Transaction { watched: vec![(Bytes::from(name), version)], commands }
             }
             Act::List => words::one(&["KEYS", &self.pattern()]),
-            Act::Flush => {
-                rules.flushed.push((now, None));
-                let moves = words::command(&["RENAME", &name, &self.name(other)]);
-                match rng.chance(1, 2) {
-                    true => words::one(&["FLUSHALL"]),
-                    false => Request::Transaction {
-                        watched: Vec::new(),
-                        commands: vec![moves, words::command(&["FLUSHALL"]), words::command(&["DBSIZE"])],
-                    },
-                }
+            Act::Chain { .. } | Act::Scan | Act::Flush | Act::Keep => {
+                self.begin_compound(act, (&name, &self.name(other)), rules, rng, now)
             }
         }
     }
@@ -316,6 +293,7 @@ impl Keeper {
                 (key == *watched || to == *watched) && key != to && *reply == Reply::Ok
             }
             Act::Copy { to, .. } => to == *watched && *reply == Reply::Int(1),
+            Act::Keep => matches!(reply, Reply::Array(items) if items.get(*watched) == Some(&Reply::Int(1))),
             Act::Chain { key, to, .. } => {
                 let moved = matches!(reply, Reply::Array(items) if items.get(1) == Some(&Reply::Ok));
                 key == *watched || (to == *watched && moved)
@@ -348,20 +326,7 @@ impl Keeper {
                 self.known[key] = Known::Absent;
                 Ok(())
             }
-            Act::Persist { key } => {
-                let persisted = words::number(reply)? == 1;
-                match &mut self.known[key] {
-                    Known::Value { expiry: None, .. } if persisted => {
-                        return Err("nothing was to expire".into());
-                    }
-                    Known::Value { expiry: None, .. } => return Ok(()),
-                    Known::Absent | Known::Value { .. } => self.judge(key, persisted, rules, at)?,
-                }
-                if let Known::Value { expiry, .. } = &mut self.known[key] {
-                    *expiry = None;
-                }
-                Ok(())
-            }
+            Act::Persist { key } => self.take_persist(key, reply, rules, at),
             Act::Expire { key, span } => {
                 self.judge(key, words::number(reply)? == 1, rules, at)?;
                 if let Known::Value { expiry, .. } = &mut self.known[key] {
@@ -383,35 +348,8 @@ impl Keeper {
                 Ok(())
             }
             Act::Exec { key } => self.take_exec(key, reply, at),
-            Act::List => {
-                let Reply::Array(items) = reply else { return Err("a list was to come".into()) };
-                for key in 0..KEYS {
-                    let name = Bytes::from(self.name(key));
-                    let seen = items.contains(&Reply::Bulk(name));
-                    self.judge(key, seen, rules, at)?;
-                }
-                Ok(())
-            }
-            Act::Copy { key, to } => {
-                self.judge(key, words::number(reply)? == 1, rules, at)?;
-                if matches!(self.known[key], Known::Value { .. }) {
-                    self.known[to] = self.known[key].clone();
-                }
-                Ok(())
-            }
-            Act::Chain { key, to, span } => self.take_chain((key, to, span), reply, rules, at),
-            Act::Scan => self.take_scan(reply, rules, at.1),
-            Act::Flush => {
-                if matches!(reply, Reply::Array(items) if items[1..] != [Reply::Ok, Reply::Int(0)]) {
-                    return Err("nothing was to be left".into());
-                }
-                if let Some(flush) =
-                    rules.flushed.iter_mut().find(|(start, end)| *start == at.0 && end.is_none())
-                {
-                    flush.1 = Some(at.1);
-                }
-                self.known = [const { Known::Absent }; KEYS];
-                Ok(())
+            Act::Chain { .. } | Act::Copy { .. } | Act::Scan | Act::Keep | Act::List | Act::Flush => {
+                self.take_compound(act, reply, rules, at)
             }
         }
     }

@@ -3,13 +3,130 @@
 use std::time::Duration;
 
 use bytes::Bytes;
-use quorate_api::Reply;
+use quorate_api::{Reply, Request};
+use quorate_kernel::Rng;
 
 use super::super::words;
-use super::{Expiry, KEYS, Keeper, Known, Rules};
+use super::{Act, Expiry, KEYS, Keeper, Known, Rules, Scan};
 use crate::Verdict;
 
 impl Keeper {
+    pub(super) fn begin_compound(
+        &mut self,
+        act: Act,
+        (name, other): (&str, &str),
+        rules: &mut Rules,
+        rng: &mut Rng,
+        now: Duration,
+    ) -> Request {
+        let ms = |span: Duration| span.as_millis().to_string();
+        match act {
+            Act::Chain { to, span, .. } => {
+                self.values += 1;
+                let (to, value) = (self.name(to), self.value());
+                let span = span.map(ms);
+                let set = match &span {
+                    Some(span) => vec!["SET", name, &value, "PX", span],
+                    None => vec!["SET", name, &value],
+                };
+                let commands = [
+                    &["GET", name][..],
+                    &["RENAME", name, &to],
+                    &set,
+                    &["GET", &to],
+                    &["KEYS", &self.pattern()],
+                ];
+                let commands = commands.iter().map(|words| words::command(words)).collect();
+                Request::Transaction { watched: Vec::new(), commands }
+            }
+            Act::Scan => {
+                let scan = self.scan.get_or_insert(Scan { since: now, cursor: "0".into(), seen: Vec::new() });
+                words::one(&["SCAN", &scan.cursor, "COUNT", "20"])
+            }
+            Act::Keep => {
+                let commands = (0..KEYS).map(|key| words::command(&["PERSIST", &self.name(key)]));
+                Request::Transaction { watched: Vec::new(), commands: commands.collect() }
+            }
+            _ => {
+                rules.flushed.push((now, None));
+                let moves = words::command(&["RENAME", name, other]);
+                match rng.chance(1, 2) {
+                    true => words::one(&["FLUSHALL"]),
+                    false => Request::Transaction {
+                        watched: Vec::new(),
+                        commands: vec![moves, words::command(&["FLUSHALL"]), words::command(&["DBSIZE"])],
+                    },
+                }
+            }
+        }
+    }
+
+    pub(super) fn take_persist(
+        &mut self,
+        key: usize,
+        reply: &Reply,
+        rules: &mut Rules,
+        at: (Duration, Duration),
+    ) -> Verdict {
+        let persisted = words::number(reply)? == 1;
+        match &mut self.known[key] {
+            Known::Value { expiry: None, .. } if persisted => {
+                return Err("nothing was to expire".into());
+            }
+            Known::Value { expiry: None, .. } => return Ok(()),
+            Known::Absent | Known::Value { .. } => self.judge(key, persisted, rules, at)?,
+        }
+        if let Known::Value { expiry, .. } = &mut self.known[key] {
+            *expiry = None;
+        }
+        Ok(())
+    }
+
+    pub(super) fn take_compound(
+        &mut self,
+        act: Act,
+        reply: &Reply,
+        rules: &mut Rules,
+        at: (Duration, Duration),
+    ) -> Verdict {
+        match act {
+            Act::Keep => {
+                let Reply::Array(items) = reply else { return Err("a list was to come".into()) };
+                (0..KEYS).zip(items).try_for_each(|(key, reply)| self.take_persist(key, reply, rules, at))
+            }
+            Act::List => {
+                let Reply::Array(items) = reply else { return Err("a list was to come".into()) };
+                for key in 0..KEYS {
+                    let name = Bytes::from(self.name(key));
+                    let seen = items.contains(&Reply::Bulk(name));
+                    self.judge(key, seen, rules, at)?;
+                }
+                Ok(())
+            }
+            Act::Copy { key, to } => {
+                self.judge(key, words::number(reply)? == 1, rules, at)?;
+                if matches!(self.known[key], Known::Value { .. }) {
+                    self.known[to] = self.known[key].clone();
+                }
+                Ok(())
+            }
+            Act::Chain { key, to, span } => self.take_chain((key, to, span), reply, rules, at),
+            Act::Scan => self.take_scan(reply, rules, at.1),
+            _ => {
+                if matches!(reply, Reply::Array(items) if items[1..] != [Reply::Ok, Reply::Int(0)]) {
+                    return Err("nothing was to be left".into());
+                }
+                if let Some(flush) =
+                    rules.flushed.iter_mut().find(|(start, end)| *start == at.0 && end.is_none())
+                {
+                    flush.1 = Some(at.1);
+                }
+                self.known = [const { Known::Absent }; KEYS];
+                Ok(())
+            }
+        }
+    }
+
     /// GET, RENAME, SET, GET and KEYS in one transaction: each meets what those before it did.
     pub(super) fn take_chain(
         &mut self,
