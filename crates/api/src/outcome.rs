@@ -31,8 +31,8 @@ pub enum Refusal {
     NotServing,
     /// The request is larger than a limit.
     TooLarge,
-    /// Its keys lie in several buckets.
-    SeveralBuckets,
+    /// What it moves, or is answered, from bucket to bucket is larger than a limit.
+    ValuesTooLarge,
 }
 
 impl Refusal {
@@ -44,7 +44,11 @@ impl Refusal {
             Refusal::NoSpace => "NOSPACE the disk is full, nothing was changed",
             Refusal::NoMemory => "OOM command not allowed when used memory > 'maxmemory'.",
             Refusal::NotServing => "LOADING this node is starting or stopping, nothing was changed",
-            Refusal::SeveralBuckets => "CROSSSLOT Keys in request don't hash to the same slot",
+            Refusal::ValuesTooLarge => {
+                "ERR keys of the request lie in several buckets, and the values it needs of them, or its replies, are \
+                 larger than what buckets tell each other at once, nothing was changed: keys with the same {tag} lie \
+                 in one bucket"
+            }
             Refusal::TooLarge => "ERR the request is larger than this node's limit, nothing was changed",
         }
     }

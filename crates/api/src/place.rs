@@ -34,11 +34,13 @@ pub fn key_in_slot(slot: u16) -> [u8; 2] {
     key
 }
 
+/// Bits of a position below those of its slot.
+const LOW_BITS: u32 = 50;
+
 /// A key's position on the ring: the top 14 bits are its slot, the rest a second hash of the whole key.
 ///
 /// Boundaries of shards fall on slots, so a Redis Cluster client's map is exact and a scan by position is contiguous.
 pub fn position_of(key: &[u8]) -> u64 {
-    const LOW_BITS: u32 = 50;
     (u64::from(slot_of(key)) << LOW_BITS) | (fnv1a(key) >> (64 - LOW_BITS))
 }
 
@@ -57,6 +59,17 @@ impl Bucket {
     pub fn of_key(key: &[u8], count: NonZeroU16) -> Bucket {
         // With one bucket nobody needs to look.
         if count.get() == 1 { Bucket(0) } else { Bucket::of_slot(slot_of(key), count) }
+    }
+
+    /// The bucket of the keys at a position of the ring.
+    pub fn of_position(position: u64, count: NonZeroU16) -> Bucket {
+        Bucket::of_slot((position >> LOW_BITS) as u16, count)
+    }
+
+    /// The ring position behind the last of its keys, where the next bucket begins; `None`: the ring ends there.
+    pub fn ring_end(self, count: NonZeroU16) -> Option<u64> {
+        let end = self.slots(count).end;
+        (end < SLOT_COUNT).then(|| u64::from(end) << LOW_BITS)
     }
 
     /// Its slots; none if it is not one of `count`.

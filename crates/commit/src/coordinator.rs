@@ -102,7 +102,7 @@ impl Commit {
             Verdict::Commit(decision) if decision.len() <= self.config.payload_bytes_max => {
                 return Outcome::Committed(decision);
             }
-            Verdict::Commit(_) => (Cause::TooLarge, Bytes::new()),
+            Verdict::Commit(_) | Verdict::TooLarge => (Cause::TooLarge, Bytes::new()),
             Verdict::Abort(words) => (Cause::Votes, words),
         };
         Outcome::Aborted(self.refusal(turn.now, id, cause.0, cause.1, None))

@@ -32,6 +32,8 @@ pub enum Attempt {
     Later,
     /// The parent's tables are full. It holds nothing and waits for nothing.
     Full,
+    /// What would have to be exported is longer than it may be. It holds nothing and waits for nothing any more.
+    TooLarge,
 }
 
 /// What the coordinator's parent makes of the votes when all are yes.
@@ -41,6 +43,8 @@ pub enum Verdict {
     Commit(Bytes),
     /// What was exported speaks against it; this tells the origin why.
     Abort(Bytes),
+    /// What would have to be decided is longer than it may be.
+    TooLarge,
 }
 
 /// What transactions are about: the parent's locks and data.

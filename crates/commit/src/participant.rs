@@ -32,10 +32,13 @@ impl Commit {
         attempt: Attempt,
     ) {
         let refused = match attempt {
-            Attempt::Ready(export) if export.len() > self.config.payload_bytes_max => {
+            Attempt::Ready(export) if export.len() <= self.config.payload_bytes_max => {
+                return self.vote_yes(turn, id, export);
+            }
+            Attempt::Ready(_) | Attempt::TooLarge => {
+                turn.marks.hit("commit.local.too_large");
                 self.refusal(turn.now, id, Cause::TooLarge, Bytes::new(), None)
             }
-            Attempt::Ready(export) => return self.vote_yes(turn, id, export),
             Attempt::Refused { resource, by } => {
                 turn.marks.hit("commit.local.refused");
                 if self.live(id).is_some_and(|live| live.retries > 0 || live.behind.is_some()) {

@@ -160,6 +160,29 @@ pub enum Entry {
 }
 
 impl Entry {
+    /// Bytes of what parents have put into it, about: parts, exports, decisions.
+    pub fn size_bytes(&self) -> usize {
+        let parts = |transaction: &Transaction| {
+            transaction.part.len() + transaction.others.iter().map(|(_, part)| part.len()).sum::<usize>()
+        };
+        let decided = |outcome: &Outcome| match outcome {
+            Outcome::Committed(decision) => decision.len(),
+            Outcome::Aborted(refusal) => refusal.resource.len(),
+        };
+        match self {
+            Entry::Local { vote, begins, .. } => {
+                let voted = match vote {
+                    Vote::Yes(export) => export.len(),
+                    Vote::No(refusal) => refusal.resource.len(),
+                };
+                voted + begins.as_ref().map_or(0, parts)
+            }
+            Entry::Global { outcome, .. } => decided(outcome),
+            Entry::Alone { transaction, outcome } => parts(transaction) + decided(outcome),
+            Entry::Revert { .. } | Entry::Forget { .. } | Entry::Settle { .. } => 0,
+        }
+    }
+
     /// The transaction it is about, if it is about one.
     pub fn id(&self) -> Option<TransactionId> {
         match self {

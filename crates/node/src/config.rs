@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 use core::num::NonZeroU16;
 use core::time::Duration;
+use quorate_api::Bucket;
 use quorate_kernel::ClusterId;
 use quorate_replog as replog;
 use quorate_shard as shard;
@@ -108,6 +109,12 @@ impl Limits {
     #[cfg(not(feature = "mutants"))]
     pub(crate) const fn breaks(&self, _: shard::Mutant) -> bool {
         false
+    }
+
+    /// Those of one of `count` buckets.
+    pub(crate) fn of_bucket(&self, bucket: Bucket, count: NonZeroU16) -> shard::Limits {
+        let ring_end = bucket.ring_end(count).filter(|_| !self.breaks(shard::Mutant::ScanEndsEarly));
+        shard::Limits { ring_end, ..self.shard.clone() }
     }
 
     /// For servers.

@@ -138,7 +138,7 @@ impl Node {
         self.replicas.entry(bucket).or_insert_with(|| {
             let settings = replog::Config { log: bucket.0, ..config.log.clone() };
             let log = Replog::new(config.me.id, settings, founders);
-            Replica::new(Shard::new(log, config.limits.shard.clone()))
+            Replica::new(Shard::new(log, config.limits.of_bucket(bucket, config.buckets)))
         });
     }
 

@@ -5,8 +5,10 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 use core::num::NonZeroU16;
 use quorate_api::{Bucket, Command, Reply, Request};
-use quorate_shard::{Decision, Part};
-use quorate_values::{Spec, by_code, keys_of};
+use quorate_shard::{Decision, Part, Sight};
+use quorate_values::{Effect, Need, Spec, by_code, keys_of, needs_of};
+
+use crate::route::bucket_of_scan;
 
 /// A request taken apart.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -49,11 +51,15 @@ struct Planner {
     numbers: u32,
 }
 
-/// Takes a request apart among `count` buckets; `None` if one of its commands moves data from bucket to bucket.
-pub(crate) fn plan(request: &Request, count: NonZeroU16) -> Option<Plan> {
+/// Takes a request apart among `count` buckets. If one of its commands moves or combines what lies in several of them, the
+/// coordinator runs all of them, since any may meet its results.
+pub(crate) fn plan(request: &Request, count: NonZeroU16) -> Plan {
     let mut planner = Planner { count, parts: BTreeMap::new(), numbers: 0 };
     let whole = match request {
-        Request::One(command) => Whole::One(planner.command(command)?),
+        Request::One(command) => Whole::One(match planner.moves(command) {
+            true => planner.script(core::slice::from_ref(command)).remove(0),
+            false => planner.command(command),
+        }),
         Request::Versions(keys) => {
             let pieces = keys.iter().map(|key| {
                 let number = planner.number();
@@ -66,12 +72,22 @@ pub(crate) fn plan(request: &Request, count: NonZeroU16) -> Option<Plan> {
             for (key, version) in watched {
                 planner.part_of(key).watched.push((key.clone(), *version));
             }
-            let pieces: Option<Vec<Piece>> =
-                commands.iter().map(|command| planner.command(command)).collect();
-            Whole::All(pieces?)
+            Whole::All(match commands.iter().any(|command| planner.moves(command)) {
+                true => planner.script(commands),
+                false => commands.iter().map(|command| planner.command(command)).collect(),
+            })
         }
     };
-    Some(Plan { parts: planner.parts, whole })
+    Plan { parts: planner.parts, whole }
+}
+
+/// Into how many words each of which a command can be cut, if every bucket can do what is about its keys alone.
+fn words_together(spec: &Spec) -> Option<usize> {
+    match spec.name {
+        "mget" | "del" | "unlink" | "exists" | "touch" => Some(1),
+        "mset" => Some(2),
+        _ => None,
+    }
 }
 
 impl Planner {
@@ -91,51 +107,58 @@ impl Planner {
         number
     }
 
-    fn command(&mut self, command: &Command) -> Option<Piece> {
-        let Some(spec) = by_code(command.code) else {
-            return Some(Piece::Whole(self.run(Bucket(0), command.clone())));
-        };
+    /// The buckets of a command's keys, each once.
+    fn buckets_of(&self, spec: &Spec, command: &Command) -> Vec<Bucket> {
         let keys = keys_of(spec, &command.args);
-        if keys.is_empty() && spec.spans_keyspace() {
-            return self.everywhere(spec, command);
-        }
         let mut buckets: Vec<Bucket> = keys.iter().map(|key| Bucket::of_key(key, self.count)).collect();
+        buckets.extend(bucket_of_scan(spec, command, self.count));
         buckets.sort_unstable();
         buckets.dedup();
-        match buckets[..] {
-            [] => Some(Piece::Whole(self.run(Bucket(0), command.clone()))),
-            [bucket] => Some(Piece::Whole(self.run(bucket, command.clone()))),
+        buckets
+    }
+
+    /// Whether a command needs what lies in several buckets in one place.
+    fn moves(&self, command: &Command) -> bool {
+        by_code(command.code)
+            .is_some_and(|spec| words_together(spec).is_none() && self.buckets_of(spec, command).len() > 1)
+    }
+
+    fn command(&mut self, command: &Command) -> Piece {
+        let Some(spec) = by_code(command.code) else {
+            return Piece::Whole(self.run(Bucket(0), command.clone()));
+        };
+        match self.buckets_of(spec, command)[..] {
+            [] if spec.spans_keyspace() => self.everywhere(spec, command),
+            [] => Piece::Whole(self.run(Bucket(0), command.clone())),
+            [bucket] => Piece::Whole(self.run(bucket, command.clone())),
             _ => self.apart(spec, command),
         }
     }
 
     /// A command about all keys runs in every bucket.
-    fn everywhere(&mut self, spec: &Spec, command: &Command) -> Option<Piece> {
+    fn everywhere(&mut self, spec: &Spec, command: &Command) -> Piece {
         let numbers = (0..self.count.get()).map(|bucket| self.run(Bucket(bucket), command.clone())).collect();
         match spec.name {
-            "dbsize" => Some(Piece::Sum(numbers)),
-            "keys" => Some(Piece::Concatenation(numbers)),
-            "flushall" | "flushdb" => Some(Piece::Ok(numbers)),
-            "randomkey" => Some(Piece::Any(numbers)),
-            _ => None,
+            "dbsize" => Piece::Sum(numbers),
+            "keys" => Piece::Concatenation(numbers),
+            "flushall" | "flushdb" => Piece::Ok(numbers),
+            "randomkey" => Piece::Any(numbers),
+            // Of one that says nothing else, what the first bucket says.
+            _ => Piece::Whole(numbers.first().copied().unwrap_or_default()),
         }
     }
 
     /// A command with keys in several buckets: each bucket runs it with its own.
-    fn apart(&mut self, spec: &Spec, command: &Command) -> Option<Piece> {
-        let step = match spec.name {
-            "mget" | "del" | "unlink" | "exists" | "touch" => 1,
-            "mset" => 2,
-            _ => return None,
-        };
+    fn apart(&mut self, spec: &Spec, command: &Command) -> Piece {
+        let step = words_together(spec).unwrap_or(1);
         if !command.args.len().is_multiple_of(step) {
             // It is refused by whoever runs it.
-            return Some(Piece::Whole(self.run(Bucket(0), command.clone())));
+            return Piece::Whole(self.run(Bucket(0), command.clone()));
         }
         let mut args: BTreeMap<Bucket, Vec<Bytes>> = BTreeMap::new();
         let mut places = Vec::new();
         for words in command.args.chunks(step) {
-            let bucket = Bucket::of_key(words.first()?, self.count);
+            let bucket = Bucket::of_key(&words[0], self.count);
             let args = args.entry(bucket).or_default();
             places.push((bucket, args.len()));
             args.extend_from_slice(words);
@@ -145,21 +168,56 @@ impl Planner {
             .map(|(bucket, args)| (bucket, self.run(bucket, Command { code: command.code, args })))
             .collect();
         let all = numbers.values().copied().collect();
-        Some(match spec.name {
+        match spec.name {
             "mget" => {
                 Piece::Elements(places.into_iter().map(|(bucket, place)| (numbers[&bucket], place)).collect())
             }
             "mset" => Piece::Ok(all),
             _ => Piece::Sum(all),
-        })
+        }
+    }
+
+    /// All commands run at the coordinator, over what the buckets lend of their keys.
+    fn script(&mut self, commands: &[Command]) -> Vec<Piece> {
+        let mut needs: BTreeMap<Bytes, Need> = BTreeMap::new();
+        let mut sight: Option<Sight> = None;
+        let mut script = Vec::with_capacity(commands.len());
+        for command in commands {
+            script.push((self.number(), command.clone()));
+            let Some(spec) = by_code(command.code) else { continue };
+            for (key, need) in needs_of(spec, &command.args) {
+                let needed = needs.entry(key).or_default();
+                *needed = needed.and(need);
+            }
+            if spec.spans_keyspace() {
+                let sight = sight.get_or_insert_default();
+                sight.clears |= spec.effect == Effect::Write;
+                // Those that remove all, or count them, need no names.
+                sight.names |= spec.effect == Effect::Read && spec.name != "dbsize";
+            }
+        }
+        for (key, need) in needs {
+            self.part_of(&key).lends.push((key, need));
+        }
+        if sight.is_some() {
+            (0..self.count.get()).for_each(|bucket| {
+                self.parts.entry(Bucket(bucket)).or_default().sight = sight;
+            });
+        }
+        let pieces = script.iter().map(|(number, _)| Piece::Whole(*number)).collect();
+        if let Some(mut coordinator) = self.parts.first_entry() {
+            coordinator.get_mut().script = script;
+        }
+        pieces
     }
 }
 
 impl Whole {
     /// The reply, if every part has one.
     pub(crate) fn reply(&self, decision: &Decision, chance: u64) -> Option<Reply> {
-        let exports = decision.values().flat_map(|export| &export.replies);
-        let replies: BTreeMap<u32, &Reply> = exports.map(|(number, reply)| (*number, reply)).collect();
+        let shares = decision.shares.values().flat_map(|share| &share.replies);
+        let all = shares.chain(&decision.replies);
+        let replies: BTreeMap<u32, &Reply> = all.map(|(number, reply)| (*number, reply)).collect();
         match self {
             Whole::One(piece) => piece.reply(&replies, chance),
             Whole::All(pieces) => {
@@ -217,5 +275,82 @@ impl Piece {
                 Some(some.get(place).map_or(Reply::Nil, |reply| (*reply).clone()))
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::route::{Route, route};
+    use alloc::string::String;
+    use quorate_api::Version;
+
+    const THREE: NonZeroU16 = NonZeroU16::new(3).unwrap();
+
+    fn command(line: &str) -> Command {
+        let mut words = line.split(' ');
+        let spec = quorate_values::find(words.next().unwrap().as_bytes()).unwrap();
+        Command { code: spec.code, args: words.map(|word| Bytes::copy_from_slice(word.as_bytes())).collect() }
+    }
+
+    fn exec(lines: &[&str]) -> Request {
+        let commands = lines.iter().map(|line| command(line)).collect();
+        Request::Transaction { watched: Vec::from([(Bytes::from_static(b"w"), Version(3))]), commands }
+    }
+
+    /// What each bucket is asked to do, in short.
+    fn parts(request: &Request) -> Vec<(u16, String)> {
+        let describe = |part: &Part| {
+            let names = |commands: &[(u32, Command)]| {
+                let name = |(_, command): &(u32, Command)| by_code(command.code).unwrap().name;
+                commands.iter().map(name).collect::<Vec<_>>().join(",")
+            };
+            let lends: Vec<String> =
+                part.lends.iter().map(|(key, _)| String::from_utf8(key.to_vec()).unwrap()).collect();
+            let (commands, script) = (names(&part.commands), names(&part.script));
+            alloc::format!("{commands}|{}|{script}|{}", lends.join(","), part.watched.len())
+        };
+        plan(request, THREE).parts.iter().map(|(bucket, part)| (bucket.0, describe(part))).collect()
+    }
+
+    #[test]
+    fn what_moves_between_buckets_runs_at_the_coordinator() {
+        let buckets = ["a", "b", "{a}c", "w"].map(|key| Bucket::of_key(key.as_bytes(), THREE).0);
+        assert_eq!(buckets, [2, 0, 2, 0]);
+        let alone = Request::One(command("RENAME a b"));
+        assert_eq!(parts(&alone), [(0, "|b|rename|0".into()), (2, "|a||0".into())]);
+        // Others in the same transaction meet its results.
+        let mixed = exec(&["GET b", "RENAME a b", "MGET a b"]);
+        assert_eq!(parts(&mixed), [(0, "|b|get,rename,mget|1".into()), (2, "|a||0".into())]);
+        // Where nothing moves from bucket to bucket, each runs its own.
+        let apart = exec(&["GET b", "RENAME a {a}c", "MGET a b"]);
+        assert_eq!(parts(&apart), [(0, "get,mget|||1".into()), (2, "rename,mget|||0".into())]);
+    }
+
+    #[test]
+    fn scripts_about_all_keys_ask_all_buckets() {
+        let sights = |lines: &[&str]| {
+            let plan = plan(&exec(lines), THREE);
+            plan.parts.values().map(|part| part.sight).collect::<Vec<_>>()
+        };
+        assert_eq!(sights(&["RENAME a b"]), [None; 2]);
+        let count = Some(Sight { names: false, clears: false });
+        assert_eq!(sights(&["RENAME a b", "DBSIZE"]), [count; 3]);
+        let names = Some(Sight { names: true, clears: true });
+        assert_eq!(sights(&["FLUSHALL", "RENAME a b", "KEYS *"]), [names; 3]);
+    }
+
+    #[test]
+    fn a_step_of_scan_belongs_to_the_bucket_of_its_cursor() {
+        let of = |line: &str| route(&Request::One(command(line)), THREE);
+        let second = Bucket(0).ring_end(THREE).unwrap();
+        assert_eq!(of("SCAN 0"), Route::One(Bucket(0)));
+        assert_eq!(of(&alloc::format!("SCAN {}", second - 1)), Route::One(Bucket(0)));
+        assert_eq!(of(&alloc::format!("SCAN {second} COUNT 5")), Route::One(Bucket(1)));
+        assert_eq!(of("SCAN 18446744073709551615"), Route::One(Bucket(2)));
+        assert_eq!(of("SCAN nonsense"), Route::One(Bucket(0)));
+        assert_eq!(route(&exec(&["SCAN 0", "GET b"]), THREE), Route::One(Bucket(0)));
+        assert_eq!(route(&exec(&["SCAN 0", "GET a"]), THREE), Route::Several);
+        assert_eq!(Bucket(2).ring_end(THREE), None);
     }
 }

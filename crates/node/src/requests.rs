@@ -68,12 +68,7 @@ impl Node {
             }
             let (request, taken_at) = taken;
             let address = (request.connection, request.ticket);
-            let Some(plan) = plan(&request.request, buckets) else {
-                let end = (address.0, address.1, Outcome::Refused(Refusal::SeveralBuckets));
-                // Nothing was begun.
-                out.output_early(Output::Replies(alloc::vec![end]));
-                continue;
-            };
+            let plan = plan(&request.request, buckets);
             gate.running = true;
             let (bytes, age) = (size_of_request(&request.request), cx.wall.unix_ms);
             self.transactions.take(address, plan, bytes, age, taken_at);

@@ -5,7 +5,7 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 use core::num::NonZeroU16;
 use quorate_api::{Bucket, Command, Request};
-use quorate_values::{by_code, keys_of};
+use quorate_values::{Spec, by_code, keys_of, scan_from};
 
 /// Where a request belongs.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -36,16 +36,25 @@ pub(crate) fn route(request: &Request, count: NonZeroU16) -> Route {
             commands
         }
     };
+    let mut scanned = BTreeSet::new();
     for command in commands {
         let Some(spec) = by_code(command.code) else { continue };
         let keys = keys_of(spec, &command.args);
-        if keys.is_empty() && spec.spans_keyspace() {
-            return Route::All;
+        match bucket_of_scan(spec, command, count) {
+            Some(bucket) => scanned.extend([bucket]),
+            None if keys.is_empty() && spec.spans_keyspace() => return Route::All,
+            None => add(keys),
         }
-        add(keys);
     }
+    buckets.extend(scanned);
     match (buckets.pop_first(), buckets.is_empty()) {
         (bucket, true) => Route::One(bucket.unwrap_or_default()),
         (_, false) => Route::Several,
     }
+}
+
+/// For SCAN: the bucket in which the step that this cursor asks for begins. Positions ascend from bucket to bucket, and what
+/// a bucket answers at its end leads into the next one. A cursor that is none is refused by the first.
+pub(crate) fn bucket_of_scan(spec: &Spec, command: &Command, count: NonZeroU16) -> Option<Bucket> {
+    (spec.name == "scan").then(|| Bucket::of_position(scan_from(&command.args).unwrap_or_default(), count))
 }

@@ -126,7 +126,7 @@ impl Transactions {
             }
             End::Aborted(refusal) => match refusal.cause {
                 Cause::Resource => Outcome::Done(Reply::NilArray),
-                Cause::TooLarge => Outcome::Refused(Refusal::TooLarge),
+                Cause::TooLarge => Outcome::Refused(Refusal::ValuesTooLarge),
                 Cause::Settled => {
                     let sequence = id.sequence;
                     self.begin_anew(id.origin, chance);

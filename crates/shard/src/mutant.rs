@@ -48,11 +48,23 @@ pub enum Mutant {
     LooksTooEarly,
     /// What a transaction does is done with another time and chance than its vote was made with.
     RunsOtherwise,
+    /// A key that a prepared transaction has found expires before its outcome.
+    ExpiryPassesTransactions,
+    /// What is lent to a script is not locked.
+    LoansUnlocked,
+    /// A vote that was taken back is given again with what was exported the first time.
+    StaleExport,
+    /// Each command of a script sees what was lent, and not what the commands before it did.
+    CommandsSeeLoans,
+    /// Logged time does not follow that of a script.
+    TimeStaysBehind,
+    /// A step of SCAN ends the scan where its bucket ends.
+    ScanEndsEarly,
 }
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Mutant; 22] = [
+    pub const ALL: [Mutant; 28] = [
         Mutant::SessionsNotInSnapshot,
         Mutant::ApplyAgain,
         Mutant::SessionRowMissing,
@@ -75,5 +87,11 @@ impl Mutant {
         Mutant::BatchesPassLocks,
         Mutant::LooksTooEarly,
         Mutant::RunsOtherwise,
+        Mutant::ExpiryPassesTransactions,
+        Mutant::LoansUnlocked,
+        Mutant::StaleExport,
+        Mutant::CommandsSeeLoans,
+        Mutant::TimeStaysBehind,
+        Mutant::ScanEndsEarly,
     ];
 }

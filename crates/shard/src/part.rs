@@ -7,10 +7,13 @@ use quorate_api::{Command, Reply, Request, Version};
 use quorate_commit::locks::{Mode, Want};
 use quorate_commit::{LogId, Transaction};
 use quorate_kernel::wire;
-use quorate_values::{Effect, by_code, keys_of};
+use quorate_values::{Effect, Kind, Meta, Need, by_code, keys_of};
 use serde::{Deserialize, Serialize};
 
-/// The commands of a transaction that are about one shard's keys.
+/// What a transaction does at one shard.
+///
+/// Either each shard runs commands about its own keys (`commands`); or, where a command moves data between shards, all of
+/// them lend what the commands look at (`lends`, `sight`), and the coordinator runs all commands (`script`).
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Part {
     /// Keys of this shard with the versions they had when they were watched.
@@ -19,22 +22,96 @@ pub struct Part {
     pub versions: Vec<(u32, Bytes)>,
     /// What runs here, in order, each with a number that its reply carries.
     pub commands: Vec<(u32, Command)>,
+    /// Keys of this shard, each once, and what the script needs of them.
+    pub lends: Vec<(Bytes, Need)>,
+    /// Whether the script is about all keys there are.
+    pub sight: Option<Sight>,
+    /// For the coordinator: commands about keys of all shards, in order, each with a number that its reply carries.
+    pub script: Vec<(u32, Command)>,
+}
+
+/// What a script does with all keys there are.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Sight {
+    /// Whether it asks which there are, and not only how many.
+    pub names: bool,
+    /// Whether it may remove them.
+    pub clears: bool,
 }
 
 /// What a shard tells the coordinator with its yes: the replies its commands will give, and the time and chance they
-/// will have. Nothing they look at changes before the outcome.
+/// will have; and what it lends. Nothing of this changes before the outcome.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Export {
-    /// The time at which the commands run.
+    /// The time at which the commands run, and what is lent was found, in milliseconds since 1970. It stands first, so that
+    /// it can be read alone.
     pub now_ms: u64,
-    /// Their chance.
+    /// Chance for the commands.
     pub seed: u64,
     /// Their replies, with the numbers of the commands.
     pub replies: Vec<(u32, Reply)>,
+    /// Keys of the part's `lends`; `None`: there is no such key.
+    pub loans: Vec<(Bytes, Option<Loan>)>,
+    /// The other keys, if the script is about all.
+    pub rest: Rest,
 }
 
-/// What the coordinator makes of all that was exported: by log, as it came.
-pub type Decision = BTreeMap<LogId, Export>;
+/// The value of a key, as far as it is needed.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Loan {
+    /// Type, expiry, and the bytes of a string if they are needed.
+    pub meta: Meta,
+    /// Its rows, or those nearest to its ends.
+    pub rows: Vec<(Bytes, Bytes)>,
+}
+
+/// Keys that no command names.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Rest {
+    /// How many there are.
+    pub count: u64,
+    /// Which, if that is asked.
+    pub names: Vec<(Bytes, Kind)>,
+}
+
+/// What the coordinator makes of all that was exported.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Decision {
+    /// What each log does.
+    pub shares: BTreeMap<LogId, Share>,
+    /// Replies of the script.
+    pub replies: Vec<(u32, Reply)>,
+    /// The time of the script in milliseconds since 1970; 0 without one.
+    pub now_ms: u64,
+}
+
+/// What one log does.
+#[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
+pub struct Share {
+    /// The time at which the commands run, as it was exported.
+    pub now_ms: u64,
+    /// Their chance, as it was exported.
+    pub seed: u64,
+    /// Their replies, as they were exported.
+    pub replies: Vec<(u32, Reply)>,
+    /// What the script changes here, in order.
+    pub changes: Vec<Change>,
+}
+
+/// One change that a script makes.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Change {
+    /// The key's meta data are these; it is created if it is not there.
+    Set(Bytes, Meta),
+    /// The key is removed.
+    Remove(Bytes),
+    /// A row of the key has this value.
+    SetRow(Bytes, Bytes, Bytes),
+    /// A row of the key is removed.
+    RemoveRow(Bytes, Bytes),
+    /// All keys are removed.
+    Clear,
+}
 
 /// Reads what a transaction that happened has decided.
 ///
@@ -63,6 +140,13 @@ impl Part {
         }
         self.versions.iter().for_each(|(_, key)| wants.key(key.clone(), Mode::Read, None));
         self.commands.iter().for_each(|(_, command)| wants.command(command));
+        for (key, need) in &self.lends {
+            wants.key(key.clone(), if need.writes { Mode::Write } else { Mode::Read }, None);
+        }
+        if let Some(Sight { clears, .. }) = self.sight {
+            wants.looks_at_all = true;
+            wants.changes_all |= clears;
+        }
         wants.done()
     }
 }

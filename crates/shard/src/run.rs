@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 use quorate_api::{Command, Reply, Request};
-use quorate_values::{Effect, by_code};
+use quorate_values::{Effect, Space, by_code};
 
 use crate::Mutant;
 use crate::view::View;
@@ -51,6 +51,12 @@ fn run_unbounded(view: &mut View<'_>, request: &Request) -> Reply {
 }
 
 pub(crate) fn run_command(view: &mut View<'_>, command: &Command) -> Reply {
+    view.begin_command();
+    run_on(view, command)
+}
+
+/// Runs a command on whatever keyspace.
+pub(crate) fn run_on(space: &mut dyn Space, command: &Command) -> Reply {
     // The doors check both; a command of a newer program must not be half understood by an older one.
     let Some(spec) = by_code(command.code) else {
         return Reply::error("ERR this node does not know the command: upgrade it");
@@ -58,6 +64,5 @@ pub(crate) fn run_command(view: &mut View<'_>, command: &Command) -> Reply {
     if !spec.arity.allows(command.args.len() + 1) {
         return Reply::error(alloc::format!("ERR wrong number of arguments for '{}' command", spec.name));
     }
-    view.begin_command();
-    (spec.run)(view, &command.args)
+    (spec.run)(space, &command.args)
 }

@@ -35,6 +35,9 @@ pub struct Limits {
     /// An origin of transactions that has asked for nothing for so long is settled when there are too many: should it
     /// still live, it begins anew. Longer than a request may be under way.
     pub origin_idle: Duration,
+    /// The ring position behind the last that is this shard's, whose first is the next shard's; `None`: it ends with the
+    /// ring.
+    pub ring_end: Option<u64>,
     /// Keys that transactions hold or wait for at the primary; above it new ones are refused as busy.
     pub locked_keys_max: usize,
     /// Which rule is broken, for the simulator to notice.
@@ -56,9 +59,13 @@ impl Limits {
             commit: quorate_commit::Config {
                 // Below a node's deadline, so that clients learn that nothing happened.
                 patience: Some(Duration::from_secs(3)),
+                // What one transaction may move from shard to shard. It is logged with the vote and again with the
+                // decision, at each shard, and kept until its origin has the outcome.
+                payload_bytes_max: 4 << 20,
                 ..quorate_commit::Config::production()
             },
             origin_idle: Duration::from_secs(60),
+            ring_end: None,
             locked_keys_max: 1 << 20,
             #[cfg(feature = "mutants")]
             mutant: None,
@@ -76,6 +83,7 @@ impl Limits {
             replies_bytes_max: 100,
             commit: quorate_commit::Config::tiny(),
             origin_idle: Duration::from_millis(500),
+            ring_end: None,
             locked_keys_max: 20,
             #[cfg(feature = "mutants")]
             mutant: None,

@@ -9,7 +9,7 @@ use quorate_commit::locks::{Mode, Want};
 use quorate_commit::{Ledger, State, Transaction, TransactionId};
 use quorate_kernel::wire;
 
-use crate::part::{Export, Part, Place};
+use crate::part::{Part, Place};
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 struct Guard {
@@ -41,7 +41,8 @@ impl Shield {
 
     /// A transaction is prepared.
     pub(crate) fn raise(&mut self, id: TransactionId, transaction: &Transaction, export: &Bytes) {
-        let now_ms = wire::decode::<Export>(export).map_or(0, |export| export.now_ms);
+        // An export begins with its time.
+        let now_ms = wire::decode_front::<u64>(export).map_or(0, |(now_ms, _)| now_ms);
         for Want { key, mode, .. } in Part::of(transaction).wants() {
             let guards = self.places.entry(key).or_default();
             let strongest = guards.get(&id).map_or(mode, |guard| guard.mode.max(mode));

@@ -10,7 +10,7 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 use core::time::Duration;
 use quorate_api::Reply;
-use quorate_commit::locks::{LockTable, Taken};
+use quorate_commit::locks::{LockTable, Taken, Want};
 use quorate_commit::{
     Attempt, Commit, Effect, Entry, Ledger, LogId, Message, Resources, State, Transaction, TransactionId,
     Turn, Verdict, View as Reign,
@@ -26,6 +26,7 @@ use crate::machine::{Out, Output, Shard, Timer};
 use crate::overlay::Overlay;
 use crate::part::{Decision, Export, Part, Place, wants_of};
 use crate::run::run_command;
+use crate::script::evaluate;
 use crate::sessions::Limits;
 use crate::shield::Shield;
 use crate::view::View;
@@ -50,12 +51,15 @@ pub(crate) struct Transactions {
     heard: BTreeMap<u64, Time>,
     /// For a mutant: nothing is held back.
     passes: bool,
+    /// For a mutant: what was exported once.
+    exported: BTreeMap<TransactionId, Bytes>,
 }
 
 /// The volatile part of what transactions are about.
 #[derive(Debug)]
 struct Desk {
     me: LogId,
+    limits: Limits,
     locks: LockTable<Place>,
     /// Locked, and to be looked at once this entry is applied.
     unchecked: Vec<(Index, Transaction)>,
@@ -67,8 +71,6 @@ struct Desk {
     last: Index,
     /// One that was carried out in this life otherwise than its vote had said.
     strayed: Option<TransactionId>,
-    /// For a mutant: everything is carried out with another time and chance.
-    runs_otherwise: bool,
 }
 
 /// A desk, and the state in which something is carried out.
@@ -84,18 +86,19 @@ impl Transactions {
             commit: Commit::new(me, limits.commit.clone(), ledger),
             desk: Desk {
                 me,
+                limits: limits.clone(),
                 locks: lock_table(limits),
                 unchecked: Vec::new(),
                 overtaken: BTreeSet::new(),
                 released: false,
                 last: 0,
                 strayed: None,
-                runs_otherwise: limits.breaks(Mutant::RunsOtherwise),
             },
             entries: VecDeque::new(),
             held: Vec::new(),
             heard: BTreeMap::new(),
             passes: limits.breaks(Mutant::BatchesPassLocks),
+            exported: BTreeMap::new(),
         }
     }
 
@@ -283,11 +286,26 @@ impl Shard {
             Some((key, _)) => Attempt::Refused { resource: key.clone(), by: None },
             None => {
                 let replies = run_part(&mut view, &part);
-                Attempt::Ready(Bytes::from(wire::encode(&Export { now_ms, seed, replies })))
+                if !part.lends.is_empty() {
+                    cx.marks.hit("shard.transaction.lends");
+                }
+                match view.lend(&part, self.limits.commit.payload_bytes_max) {
+                    Some((loans, rest)) => {
+                        let export = Export { now_ms, seed, replies, loans, rest };
+                        Attempt::Ready(Bytes::from(wire::encode(&export)))
+                    }
+                    None => Attempt::TooLarge,
+                }
             }
         };
         let expiry_pending = view.expiry_pending.is_some();
         self.transactions.shield = core::mem::take(&mut view.shield);
+        if self.limits.breaks(Mutant::StaleExport)
+            && let Attempt::Ready(export) = &attempt
+        {
+            let first = self.transactions.exported.entry(transaction.id).or_insert_with(|| export.clone());
+            return Some(Attempt::Ready(first.clone()));
+        }
         if expiry_pending {
             // As with reads: by this clock a key has expired, and the log must say so first.
             cx.marks.hit("shard.transaction.waits_for_expiry");
@@ -365,11 +383,20 @@ impl Shard {
         self.commit(cx, out, |commit, turn| commit.message(turn, message));
     }
 
-    /// Takes the next entries of transactions to be logged.
+    /// Takes the next entries of transactions to be logged: a few, so that together they still fit a message.
     pub(crate) fn next_entries(&mut self, out: &mut Out) -> Vec<Entry> {
-        let count = self.transactions.entries.len().min(TOGETHER_MAX);
-        let entries = self.transactions.entries.drain(..count).collect();
-        if !self.transactions.entries.is_empty() {
+        let (mut entries, mut bytes) = (Vec::new(), 0);
+        let waiting = &mut self.transactions.entries;
+        while entries.len() < TOGETHER_MAX
+            && let Some(entry) = waiting.front()
+        {
+            bytes += entry.size_bytes();
+            if bytes > self.limits.entry_bytes_max && !entries.is_empty() {
+                break;
+            }
+            entries.extend(waiting.pop_front());
+        }
+        if !waiting.is_empty() {
             out.arm(Timer::Propose, Duration::ZERO);
         }
         entries
@@ -400,9 +427,20 @@ fn run_part(view: &mut View<'_>, part: &Part) -> Vec<(u32, Reply)> {
     replies
 }
 
+impl Desk {
+    /// What a transaction locks.
+    fn wants(&self, transaction: &Transaction) -> Vec<Want<Place>> {
+        let mut part = Part::of(transaction);
+        if self.limits.breaks(Mutant::LoansUnlocked) {
+            part.lends.clear();
+        }
+        part.wants()
+    }
+}
+
 impl Resources for At<'_, '_> {
     fn prepare(&mut self, transaction: &Transaction) -> Attempt {
-        match self.desk.locks.try_all(transaction.id, &Part::of(transaction).wants()) {
+        match self.desk.locks.try_all(transaction.id, &self.desk.wants(transaction)) {
             Taken::Full => Attempt::Full,
             Taken::Waits(owners) => Attempt::Waits(owners),
             Taken::All => {
@@ -413,12 +451,12 @@ impl Resources for At<'_, '_> {
     }
 
     fn relock(&mut self, transaction: &Transaction) {
-        self.desk.locks.relock(transaction.id, &Part::of(transaction).wants());
+        self.desk.locks.relock(transaction.id, &self.desk.wants(transaction));
     }
 
     fn wait(&mut self, transaction: &Transaction) -> Vec<TransactionId> {
         self.desk.released = true;
-        self.desk.locks.wait(transaction.id, &Part::of(transaction).wants())
+        self.desk.locks.wait(transaction.id, &self.desk.wants(transaction))
     }
 
     fn release(&mut self, id: TransactionId) -> Vec<TransactionId> {
@@ -429,22 +467,32 @@ impl Resources for At<'_, '_> {
         woken
     }
 
-    fn decide(&mut self, _: &Transaction, exports: &BTreeMap<LogId, Bytes>) -> Verdict {
+    fn decide(&mut self, transaction: &Transaction, exports: &BTreeMap<LogId, Bytes>) -> Verdict {
         let read =
             |(log, export): (&LogId, &Bytes)| (*log, wire::decode::<Export>(export).unwrap_or_default());
-        let decision: Decision = exports.iter().map(read).collect();
-        Verdict::Commit(Bytes::from(wire::encode(&decision)))
+        let exports: BTreeMap<LogId, Export> = exports.iter().map(read).collect();
+        let script = Part::of(transaction).script;
+        match evaluate(self.desk.me, &script, exports, &self.desk.limits) {
+            Some(decision) => Verdict::Commit(Bytes::from(wire::encode(&decision))),
+            None => Verdict::TooLarge,
+        }
     }
 
     fn carry_out(&mut self, transaction: &Transaction, decision: &Bytes) {
         let Some(view) = &mut self.view else { panic!("only entries are carried out") };
         let part = Part::of(transaction);
         let Ok(decision) = wire::decode::<Decision>(decision) else { return };
-        let Some(export) = decision.get(&self.desk.me) else { return };
-        let otherwise = u64::from(self.desk.runs_otherwise);
-        view.begin_transaction(export.now_ms + otherwise, export.seed ^ otherwise);
-        if run_part(view, &part) != export.replies {
+        let Some(share) = decision.shares.get(&self.desk.me) else { return };
+        let otherwise = u64::from(self.desk.limits.breaks(Mutant::RunsOtherwise));
+        view.begin_transaction(share.now_ms + otherwise, share.seed ^ otherwise);
+        if run_part(view, &part) != share.replies {
             self.desk.strayed.get_or_insert(transaction.id);
+        }
+        if !share.changes.is_empty() {
+            view.replay(&share.changes);
+        }
+        if !self.desk.limits.breaks(Mutant::TimeStaysBehind) {
+            view.time_is(decision.now_ms);
         }
         view.end_transaction();
         for want in part.wants() {

@@ -103,6 +103,11 @@ impl<'a> View<'a> {
         self.last = None;
     }
 
+    /// Time has come to `now_ms` elsewhere, and what was decided there went by it.
+    pub(crate) fn time_is(&mut self, now_ms: u64) {
+        self.state.now_ms = self.state.now_ms.max(now_ms);
+    }
+
     /// It is over: time is logged time again.
     pub(crate) fn end_transaction(&mut self) {
         self.now_ms = self.state.now_ms;
@@ -177,6 +182,11 @@ impl<'a> View<'a> {
         }
     }
 
+    /// Whether a key counts: it exists, or has expired and is not yet removed.
+    pub(crate) fn has_row(&mut self, key: &[u8]) -> bool {
+        self.header(key).is_some()
+    }
+
     fn live(&mut self, key: &[u8]) -> Option<(Header, Bytes)> {
         let (header, body) = self.raw(key)?;
         if !self.is_live(key, &header) {
@@ -189,7 +199,7 @@ impl<'a> View<'a> {
         let Some(expire_ms) = header.expire_ms.filter(|expire_ms| *expire_ms <= self.now_ms) else {
             return true;
         };
-        if self.shield.keeps(key, expire_ms) {
+        if self.is_kept(key, expire_ms) {
             return true;
         }
         if expire_ms > self.state.now_ms {
@@ -197,6 +207,11 @@ impl<'a> View<'a> {
             self.expiry_pending = Some(earliest);
         }
         false
+    }
+
+    /// Whether a transaction that found the key waits for its outcome.
+    fn is_kept(&self, key: &[u8], expire_ms: u64) -> bool {
+        !self.limits.breaks(Mutant::ExpiryPassesTransactions) && self.shield.keeps(key, expire_ms)
     }
 
     fn next_version(&mut self) -> u64 {
@@ -266,7 +281,7 @@ impl<'a> View<'a> {
         let due = self.merged(&keys.expiry(0, &[]), &end, false, EXPIRE_KEYS);
         for (row_key, _) in due {
             let (expire_ms, key) = (number_in(&row_key), row_key.slice(HEADER_KEY_BYTES..));
-            if expire_ms <= now_ms && !self.shield.keeps(&key, expire_ms) {
+            if expire_ms <= now_ms && !self.is_kept(&key, expire_ms) {
                 self.remove_raw(&key);
             }
         }
@@ -440,7 +455,10 @@ impl Space for View<'_> {
         let mut newest = None;
         loop {
             let rows = self.merged(&start, &end, false, keys_max.clamp(1, 256));
-            let Some((last, _)) = rows.last() else { return (found, None) };
+            let Some((last, _)) = rows.last() else {
+                // Whoever goes through all keys goes on where the next shard's begin.
+                return (found, self.limits.ring_end.filter(|end| from < *end));
+            };
             start = [last, &[0][..]].concat();
             for (row_key, value) in rows {
                 let position = number_in(&row_key);

@@ -55,6 +55,7 @@ fn trace_of_one() {
     kind.stress.play = match std::env::var("PLAY").as_deref() {
         Ok("keys") => Some(Play::Keys),
         Ok("pipelines") => Some(Play::Pipelines),
+        Ok("pebbles") => Some(Play::Pebbles),
         _ => None,
     };
     let words = std::env::var("WITH").unwrap_or_default();

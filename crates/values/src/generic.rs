@@ -7,6 +7,8 @@ mod slot;
 
 use crate::table::{Spec, spec};
 
+pub(crate) use scan::cursor;
+
 /// Commands 220 to 299.
 pub(crate) const SPECS: [Spec; 21] = [
     spec!(220 "del" AtLeast(2) Write ALL [] ["keyspace", "write", "slow"] "generic"

@@ -17,12 +17,14 @@ mod generic;
 mod glob;
 mod list;
 pub mod model;
+mod needs;
 mod places;
 mod space;
 mod string;
 mod table;
 
-pub use places::keys_of;
+pub use needs::{Need, needs_of};
+pub use places::{keys_of, scan_from};
 pub use space::{Kind, Meta, Space};
 pub use table::{Arity, Effect, KeyPlaces, Spec};
 

@@ -5,6 +5,7 @@ use bytes::Bytes;
 
 use crate::Spec;
 use crate::args::{is, parse_integer};
+use crate::generic::cursor;
 
 /// The keys among a command's arguments, in their order, duplicates included, for routing and `COMMAND GETKEYS`.
 ///
@@ -19,6 +20,11 @@ pub fn keys_of(spec: &Spec, args: &[Bytes]) -> Vec<Bytes> {
         },
         _ => by_place(spec, args),
     }
+}
+
+/// The ring position from which SCAN with these arguments goes on; `None` if it has none, and is refused.
+pub fn scan_from(args: &[Bytes]) -> Option<u64> {
+    cursor(args.first()?).ok()
 }
 
 /// Keys that follow their number, which is the first argument.

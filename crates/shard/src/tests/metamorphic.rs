@@ -9,7 +9,7 @@ use quorate_values::model::MemorySpace;
 use super::{Bench, START_MS, command};
 
 /// A random command over a few keys, so that they meet each other in every state.
-fn draw(rng: &mut Rng) -> Vec<String> {
+pub(super) fn draw(rng: &mut Rng) -> Vec<String> {
     const SHAPES: [&str; 46] = [
         "SET K V",
         "SET K V PX T",

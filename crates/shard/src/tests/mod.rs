@@ -2,6 +2,7 @@
 
 mod layout;
 mod metamorphic;
+mod script;
 mod sessions;
 mod sweep;
 mod transactions;

@@ -1,9 +1,15 @@
 //! EXEC: all commands at one instant, or none.
 
+use alloc::vec::Vec;
 use bytes::Bytes;
 use quorate_api::{Command, CommandCode, Reply, Request, Version};
+use quorate_commit::{Entry, LogId, Outcome, TransactionId};
+use quorate_kernel::{NodeId, Position};
+use quorate_replog::{self as replog, Replog};
 
 use super::{Bench, command, request};
+use crate::machine::{Out, Shard};
+use crate::sessions::Limits;
 
 fn exec(bench: &mut Bench, watched: &[(&str, i64)], commands: &[&[&str]]) -> Reply {
     let watched = watched
@@ -109,4 +115,20 @@ fn a_request_with_too_long_an_answer_changes_nothing() {
         assert_eq!((bench.state, bench.rows()), (state, rows));
     }
     assert!(matches!(bench.run(&["LPOP", "list", "2"]), Reply::Array(items) if items.len() == 2));
+}
+
+/// What goes into the log together must fit a message between nodes.
+#[test]
+fn entries_of_transactions_are_logged_in_bounded_parts() {
+    let log = Replog::new(NodeId(1), replog::Config::tiny(), Vec::new());
+    let mut shard = Shard::new(log, Limits::tiny());
+    for (sequence, bytes) in (1..).zip([100, 150, 100, 1_000, 10, 10]) {
+        let id = TransactionId { age: 1, origin: 1, sequence };
+        let outcome = Outcome::Committed(Bytes::from(alloc::vec![0; bytes]));
+        let entry = Entry::Global { id, coordinator: LogId(0), logs: Vec::new(), outcome };
+        shard.transactions.entries.push_back(entry);
+    }
+    let mut out = Out::new(Position::default());
+    let mut next = || shard.next_entries(&mut out).len();
+    assert_eq!([next(), next(), next(), next(), next()], [2, 1, 1, 2, 0], "300 bytes at once, or one entry");
 }

@@ -24,6 +24,11 @@ pub fn kind_for(mutant: Mutant) -> Kind {
         Mutant::ReadsPassTransactions | Mutant::BatchesPassLocks | Mutant::LooksTooEarly => {
             transactions("node-transactions", Play::Workload(Course::AppendTransaction))
         }
+        Mutant::ExpiryPassesTransactions
+        | Mutant::CommandsSeeLoans
+        | Mutant::TimeStaysBehind
+        | Mutant::ScanEndsEarly => transactions("node-keys-apart", Play::Keys),
+        Mutant::LoansUnlocked | Mutant::StaleExport => transactions("node-pebbles", Play::Pebbles),
         Mutant::RunsOtherwise => transactions("node-several", Play::Pipelines),
         Mutant::VersionKept | Mutant::WatchIgnored => plain("node-swaps", Play::Workload(Course::Swap)),
         Mutant::NamesRepeat => short_lives(),

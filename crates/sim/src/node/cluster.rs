@@ -5,7 +5,6 @@ use std::num::NonZeroU16;
 use std::time::Duration;
 
 use quorate_api::{Bucket, Consistency, Outcome, Refusal, Request};
-use quorate_checker::{History, Verdict as Judged};
 use quorate_kernel::{ClusterId, Marks, NodeId, Rng};
 use quorate_node::{ConnectionId, Input, Limits, Message, Node, NodeConfig, Output, Placing, Record};
 use quorate_replog::Config;
@@ -17,6 +16,7 @@ use super::equality::Equality;
 use super::keys::{Keeper, Rules};
 use super::lanes::{Course, Duty, Lane, Stage};
 use super::operator::{Links, Operator, Zeal, leader, member};
+use super::pebbles::Player;
 use super::pipeline::Pipeline;
 use super::placed::{is_placed, placed};
 use super::spread::{is_clean, is_spread, unfinished};
@@ -27,6 +27,7 @@ const OPERATOR: u64 = 1 << 40;
 const LINKS: u64 = OPERATOR + 1;
 const LANE: u64 = 1 << 41;
 const KEEPER: u64 = 1 << 42;
+const PLAYER: u64 = 3 << 41;
 const PIPELINE: u64 = 1 << 43;
 /// Marks a pipeline's question as the last look at a key.
 const LOOK: u64 = 1 << 63;
@@ -74,6 +75,7 @@ pub struct Cluster {
     courses: Vec<Course>,
     lanes: Vec<Lane>,
     keepers: Vec<Keeper>,
+    players: Vec<Player>,
     rules: Rules,
     pipelines: Vec<Pipeline>,
     operator: Operator,
@@ -100,15 +102,7 @@ impl Cluster {
             stops: [0, 10, 40][rng.below(3) as usize],
             rumours: [0, 5, 50][rng.below(3) as usize],
         };
-        let rules = Rules {
-            wall_error: match plan.faults.has(Fault::WallJump) {
-                true => None,
-                false => Some(Duration::from_millis(plan.world.clock.wall_error_ms.unwrap_or(1_000))),
-            },
-            flushes: [0, 1, 3][rng.below(3) as usize],
-            flushed: Vec::new(),
-            expired_seen: 0,
-        };
+        let rules = Rules::draw(plan, &mut rng);
         let placed = if stress.placed { draw_placing(&mut rng) } else { (0, Placing::production()) };
         let mut cluster = Cluster {
             limits: stress.limits.clone().unwrap_or(limits),
@@ -134,6 +128,7 @@ impl Cluster {
             courses: Vec::new(),
             lanes: Vec::new(),
             keepers: Vec::new(),
+            players: Vec::new(),
             rules,
             pipelines: (0..u64::from(plan.clients.div_ceil(2))).map(Pipeline::new).collect(),
             operator: Operator::new(zeal),
@@ -153,18 +148,15 @@ impl Cluster {
     /// Gives the clients their parts.
     fn cast(&mut self, plan: &Plan, stress: &Stress) {
         let rng = &mut self.rng;
-        let play = stress.play.unwrap_or_else(|| match rng.below(12) {
+        let play = stress.play.unwrap_or_else(|| match rng.below(14) {
             place @ 0..9 => Play::Workload(Kind::ALL[place as usize]),
             9 => Play::Pipelines,
-            _ => Play::Keys,
+            10 | 11 => Play::Keys,
+            _ => Play::Pebbles,
         });
         let count = u64::from(plan.clients) * rng.between(1, 3);
         let drawn = if rng.chance(1, 2) { rng.between(2, 4) as u16 } else { 1 };
-        self.buckets = stress
-            .buckets
-            .or(NonZeroU16::new(drawn))
-            .filter(|_| play.moves_no_data())
-            .unwrap_or(NonZeroU16::MIN);
+        self.buckets = stress.buckets.or(NonZeroU16::new(drawn)).unwrap_or(NonZeroU16::MIN);
         match play {
             // FLUSHALL would take the keys of pipelines, too.
             Play::Keys if self.rules.flushes > 0 => {
@@ -172,6 +164,7 @@ impl Cluster {
                 self.keepers = (0..count.max(2)).map(Keeper::new).collect();
             }
             Play::Keys => self.keepers = (0..count).map(Keeper::new).collect(),
+            Play::Pebbles => self.players = (0..count).map(Player::new).collect(),
             Play::Pipelines => {}
             Play::Workload(kind) => {
                 let least = Spec::new(kind).keys.min(4);
@@ -242,6 +235,15 @@ impl Cluster {
             self.send(connection, Asker { who: KEEPER + number as u64, what: 0 }, request, agenda);
         }
         self.rest(KEEPER + number as u64, agenda);
+    }
+
+    fn wake_player(&mut self, number: usize, agenda: &mut Agenda<Input>) {
+        if self.stage == Stage::Work && self.players[number].is_idle() {
+            let request = self.players[number].begin(&mut self.rng);
+            let connection = self.seat(number);
+            self.send(connection, Asker { who: PLAYER + number as u64, what: 0 }, request, agenda);
+        }
+        self.rest(PLAYER + number as u64, agenda);
     }
 
     fn wake_pipeline(&mut self, number: usize, agenda: &mut Agenda<Input>) {
@@ -360,6 +362,7 @@ impl Cluster {
                 let pipeline = &mut self.pipelines[(who - PIPELINE) as usize];
                 pipeline.ended(what, outcome, self.healed.is_some())
             }
+            PLAYER.. => self.players[(who - PLAYER) as usize].ended(&outcome),
             KEEPER.. => {
                 let keeper = &mut self.keepers[(who - KEEPER) as usize];
                 keeper.ended(&outcome, &mut self.rules, agenda.now())
@@ -412,16 +415,7 @@ impl Cluster {
 
     fn judge(&mut self) -> Verdict {
         for course in &mut self.courses {
-            let records = std::mem::take(&mut course.records);
-            let history = History::from_records(records).map_err(|error| error.to_string())?;
-            for check in course.workload.checks() {
-                let report = quorate_checker::check(&history, *check);
-                match report.verdict {
-                    Judged::Ok => {}
-                    Judged::GaveUp(_) => self.counts.inconclusive += 1,
-                    Judged::Violated(_) => return Err(format!("{report}")),
-                }
-            }
+            self.counts.inconclusive += course.judge()?;
         }
         Ok(())
     }
@@ -447,6 +441,7 @@ impl Harness for Cluster {
     fn start(&mut self, agenda: &mut Agenda<Input>) {
         let tokens = (0..self.lanes.len() as u64).map(|number| LANE + number);
         let tokens = tokens.chain((0..self.keepers.len() as u64).map(|number| KEEPER + number));
+        let tokens = tokens.chain((0..self.players.len() as u64).map(|number| PLAYER + number));
         let tokens = tokens.chain((0..self.pipelines.len() as u64).map(|number| PIPELINE + number));
         tokens.chain([OPERATOR, LINKS]).for_each(|token| agenda.wake(Duration::from_millis(5), token));
     }
@@ -506,6 +501,7 @@ impl Harness for Cluster {
                 agenda.wake(LINKS_EVERY, LINKS);
             }
             PIPELINE.. => self.wake_pipeline((token - PIPELINE) as usize, agenda),
+            PLAYER.. => self.wake_player((token - PLAYER) as usize, agenda),
             KEEPER.. => self.wake_keeper((token - KEEPER) as usize, agenda),
             _ => self.wake_lane((token - LANE) as usize, agenda)?,
         }
@@ -607,7 +603,9 @@ impl Harness for Cluster {
             ("node.sim.stopped", self.operator.stopped),
             ("node.sim.admin_done", self.operator.changed),
             ("node.sim.expired_seen", self.rules.expired_seen),
+            ("node.sim.scanned", self.rules.scanned),
             ("node.sim.keys", sum(&mut self.keepers.iter().map(|keeper| keeper.done))),
+            ("node.sim.played", sum(&mut self.players.iter().map(|player| player.done))),
             ("node.sim.operations", sum(&mut self.lanes.iter().map(|lane| lane.acknowledged))),
             ("node.sim.pipelined", sum(&mut self.pipelines.iter().map(|pipeline| pipeline.done))),
         ];

@@ -8,7 +8,9 @@ use quorate_api::{Outcome, Reply, Request, Version};
 use quorate_kernel::Rng;
 
 use super::words;
-use crate::Verdict;
+use crate::{Fault, Plan, Verdict};
+
+mod compound;
 
 /// Clocks are read in whole milliseconds, once when the key is set and once when it is looked at.
 const ROUNDING: Duration = Duration::from_millis(2);
@@ -26,9 +28,25 @@ pub(crate) struct Rules {
     /// When FLUSHALL began and ended; no end: it may still happen.
     pub(crate) flushed: Vec<(Duration, Option<Duration>)>,
     pub(crate) expired_seen: u64,
+    /// Scans that came to their end.
+    pub(crate) scanned: u64,
 }
 
 impl Rules {
+    /// Those of a run.
+    pub(crate) fn draw(plan: &Plan, rng: &mut Rng) -> Self {
+        Rules {
+            wall_error: match plan.faults.has(Fault::WallJump) {
+                true => None,
+                false => Some(Duration::from_millis(plan.world.clock.wall_error_ms.unwrap_or(1_000))),
+            },
+            flushes: [0, 1, 3][rng.below(3) as usize],
+            flushed: Vec::new(),
+            expired_seen: 0,
+            scanned: 0,
+        }
+    }
+
     /// Whether somebody may have removed everything since `since`.
     fn may_have_flushed(&self, since: Duration) -> bool {
         self.flushed.iter().any(|(_, end)| end.is_none_or(|end| end >= since))
@@ -59,17 +77,60 @@ struct Expiry {
 
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 enum Act {
-    Set { key: usize, span: Option<Duration> },
-    Get { key: usize },
-    Ttl { key: usize },
-    Remove { key: usize },
-    Persist { key: usize },
-    Expire { key: usize, span: Duration },
-    Rename { key: usize, to: usize },
-    Watch { key: usize },
-    Exec { key: usize },
+    Set {
+        key: usize,
+        span: Option<Duration>,
+    },
+    Get {
+        key: usize,
+    },
+    Ttl {
+        key: usize,
+    },
+    Remove {
+        key: usize,
+    },
+    Persist {
+        key: usize,
+    },
+    Expire {
+        key: usize,
+        span: Duration,
+    },
+    Rename {
+        key: usize,
+        to: usize,
+    },
+    Copy {
+        key: usize,
+        to: usize,
+    },
+    /// A transaction in which later commands meet what earlier ones moved.
+    Chain {
+        key: usize,
+        to: usize,
+        span: Option<Duration>,
+    },
+    Watch {
+        key: usize,
+    },
+    Exec {
+        key: usize,
+    },
     List,
+    /// A step of a scan.
+    Scan,
+    /// Nothing is to expire.
+    Keep,
     Flush,
+}
+
+/// A scan under way.
+#[derive(Debug)]
+struct Scan {
+    since: Duration,
+    cursor: String,
+    seen: Vec<Bytes>,
 }
 
 /// See the module's documentation.
@@ -82,6 +143,7 @@ pub(crate) struct Keeper {
     known: [Known; KEYS],
     /// A key that is watched, its version then, and whether this client has changed it since.
     watched: Option<(usize, Version, bool)>,
+    scan: Option<Scan>,
     running: Option<(Act, Duration)>,
     pub(crate) done: u64,
 }
@@ -94,6 +156,7 @@ impl Keeper {
             values: 0,
             known: [const { Known::Absent }; KEYS],
             watched: None,
+            scan: None,
             running: None,
             done: 0,
         }
@@ -107,11 +170,10 @@ impl Keeper {
         format!("k{}.{}.{key}", self.id, self.generation)
     }
 
-    /// The next thing to do.
-    pub(crate) fn begin(&mut self, rules: &mut Rules, rng: &mut Rng, now: Duration) -> Request {
-        let (key, other) = (rng.below(KEYS as u64) as usize, rng.below(KEYS as u64) as usize);
-        let span = Duration::from_millis(1 << rng.between(0, 11));
-        let act = match rng.below(20) {
+    fn draw(&self, (key, other): (usize, usize), span: Duration, rules: &Rules, rng: &mut Rng) -> Act {
+        match rng.below(26) {
+            // Nobody else touches these keys, and this client waits for the end of its scan.
+            _ if self.scan.is_some() => Act::Scan,
             _ if rng.chance(rules.flushes, 100) => Act::Flush,
             0..=2 => Act::Set { key, span: Some(span) },
             3 => Act::Set { key, span: None },
@@ -123,8 +185,19 @@ impl Keeper {
             13 => Act::Rename { key, to: other },
             14 | 15 => Act::Watch { key },
             16 | 17 if let Some((key, ..)) = self.watched => Act::Exec { key },
+            18 if key != other => Act::Copy { key, to: other },
+            19 | 20 if key != other => Act::Chain { key, to: other, span: rng.chance(1, 2).then_some(span) },
+            21 => Act::Scan,
+            22..=24 => Act::Keep,
             _ => Act::List,
-        };
+        }
+    }
+
+    /// The next thing to do.
+    pub(crate) fn begin(&mut self, rules: &mut Rules, rng: &mut Rng, now: Duration) -> Request {
+        let (key, other) = (rng.below(KEYS as u64) as usize, rng.below(KEYS as u64) as usize);
+        let span = Duration::from_millis(1 << rng.between(0, 11));
+        let act = self.draw((key, other), span, rules, rng);
         self.running = Some((act, now));
         let name = self.name(if let Act::Exec { key } = act { key } else { key });
         let ms = |span: Duration| span.as_millis().to_string();
@@ -143,6 +216,7 @@ impl Keeper {
             Act::Persist { .. } => words::one(&["PERSIST", &name]),
             Act::Expire { span, .. } => words::one(&["PEXPIRE", &name, &ms(span)]),
             Act::Rename { to, .. } => words::one(&["RENAME", &name, &self.name(to)]),
+            Act::Copy { to, .. } => words::one(&["COPY", &name, &self.name(to), "REPLACE"]),
             Act::Watch { .. } => Request::Versions(vec![Bytes::from(name)]),
             Act::Exec { .. } => {
                 self.values += 1;
@@ -150,16 +224,22 @@ impl Keeper {
                 let commands = vec![words::command(&["SET", &name, &self.value()])];
                 Request::Transaction { watched: vec![(Bytes::from(name), version)], commands }
             }
-            Act::List => words::one(&["KEYS", &format!("k{}.{}.*", self.id, self.generation)]),
-            Act::Flush => {
-                rules.flushed.push((now, None));
-                words::one(&["FLUSHALL"])
+            Act::List => words::one(&["KEYS", &self.pattern()]),
+            Act::Chain { .. } | Act::Scan | Act::Flush | Act::Keep => {
+                self.begin_compound(act, (&name, &self.name(other)), rules, rng, now)
             }
         }
     }
 
+    fn pattern(&self) -> String {
+        format!("k{}.{}.*", self.id, self.generation)
+    }
+
+    /// Some are so long that two of them are more than tiny limits let buckets tell each other.
     fn value(&self) -> String {
-        format!("{}.{}", self.id, self.values)
+        const LONG_BYTES: usize = 2_500;
+        let width = if self.values % 12 == 5 { LONG_BYTES } else { 0 };
+        format!("{}.{:0>width$}", self.id, self.values)
     }
 
     /// What came of it.
@@ -170,7 +250,8 @@ impl Keeper {
         let Some((act, start)) = self.running.take() else {
             return Err("an answer that nobody waits for".into());
         };
-        let changes = !matches!(act, Act::Get { .. } | Act::Ttl { .. } | Act::Watch { .. } | Act::List);
+        let changes =
+            !matches!(act, Act::Get { .. } | Act::Ttl { .. } | Act::Watch { .. } | Act::List | Act::Scan);
         match outcome {
             Outcome::Refused(_) => {
                 if act == Act::Flush {
@@ -211,6 +292,12 @@ impl Keeper {
             Act::Rename { key, to } => {
                 (key == *watched || to == *watched) && key != to && *reply == Reply::Ok
             }
+            Act::Copy { to, .. } => to == *watched && *reply == Reply::Int(1),
+            Act::Keep => matches!(reply, Reply::Array(items) if items.get(*watched) == Some(&Reply::Int(1))),
+            Act::Chain { key, to, .. } => {
+                let moved = matches!(reply, Reply::Array(items) if items.get(1) == Some(&Reply::Ok));
+                key == *watched || (to == *watched && moved)
+            }
             _ => false,
         };
     }
@@ -239,20 +326,7 @@ impl Keeper {
                 self.known[key] = Known::Absent;
                 Ok(())
             }
-            Act::Persist { key } => {
-                let persisted = words::number(reply)? == 1;
-                match &mut self.known[key] {
-                    Known::Value { expiry: None, .. } if persisted => {
-                        return Err("nothing was to expire".into());
-                    }
-                    Known::Value { expiry: None, .. } => return Ok(()),
-                    Known::Absent | Known::Value { .. } => self.judge(key, persisted, rules, at)?,
-                }
-                if let Known::Value { expiry, .. } = &mut self.known[key] {
-                    *expiry = None;
-                }
-                Ok(())
-            }
+            Act::Persist { key } => self.take_persist(key, reply, rules, at),
             Act::Expire { key, span } => {
                 self.judge(key, words::number(reply)? == 1, rules, at)?;
                 if let Known::Value { expiry, .. } = &mut self.known[key] {
@@ -274,23 +348,8 @@ impl Keeper {
                 Ok(())
             }
             Act::Exec { key } => self.take_exec(key, reply, at),
-            Act::List => {
-                let Reply::Array(items) = reply else { return Err("a list was to come".into()) };
-                for key in 0..KEYS {
-                    let name = Bytes::from(self.name(key));
-                    let seen = items.contains(&Reply::Bulk(name));
-                    self.judge(key, seen, rules, at)?;
-                }
-                Ok(())
-            }
-            Act::Flush => {
-                if let Some(flush) =
-                    rules.flushed.iter_mut().find(|(start, end)| *start == at.0 && end.is_none())
-                {
-                    flush.1 = Some(at.1);
-                }
-                self.known = [const { Known::Absent }; KEYS];
-                Ok(())
+            Act::Chain { .. } | Act::Copy { .. } | Act::Scan | Act::Keep | Act::List | Act::Flush => {
+                self.take_compound(act, reply, rules, at)
             }
         }
     }

@@ -6,6 +6,7 @@ use std::time::Duration;
 use bytes::Bytes;
 use quorate_api::history::Record;
 use quorate_api::{Outcome, Reply, Request, Version};
+use quorate_checker::{History, Verdict as Judged};
 use quorate_kernel::Rng;
 use quorate_workload::{Client, Operation, Workload};
 
@@ -27,6 +28,25 @@ impl Course {
     pub(crate) fn new(workload: Workload) -> Self {
         let (setup, finish) = (workload.setup().into(), workload.finish().into());
         Course { workload, records: Vec::new(), setup, finish }
+    }
+
+    /// Judges the history; says how many checks gave up.
+    ///
+    /// # Errors
+    /// If no correct store has such a history.
+    pub(crate) fn judge(&mut self) -> Result<u64, String> {
+        let records = std::mem::take(&mut self.records);
+        let history = History::from_records(records).map_err(|error| error.to_string())?;
+        let mut gave_up = 0;
+        for check in self.workload.checks() {
+            let report = quorate_checker::check(&history, *check);
+            match report.verdict {
+                Judged::Ok => {}
+                Judged::GaveUp(_) => gave_up += 1,
+                Judged::Violated(_) => return Err(format!("{report}")),
+            }
+        }
+        Ok(gave_up)
     }
 
     /// Whether nothing is left to do before or after.

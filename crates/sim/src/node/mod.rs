@@ -7,7 +7,8 @@
 //! | `doors.rs` | connections, and the request that every answer belongs to |
 //! | `lanes.rs` | clients driven by `quorate-workload`, judged by `quorate-checker` |
 //! | `pipeline.rs` | order within a connection, and exactly once |
-//! | `keys.rs` | expiry, renaming, removal, FLUSHALL |
+//! | `keys.rs` | expiry, renaming, copying, removal, FLUSHALL, SCAN |
+//! | `pebbles.rs` | values that move from key to key, and are neither lost nor doubled |
 //! | `operator.rs` | member changes, handovers, orderly stops, connections and rumours |
 //! | `equality.rs` | replicas that hold the same state |
 //! | `placed.rs` | buckets placed on nodes that come and go |
@@ -23,6 +24,7 @@ mod equality;
 mod keys;
 mod lanes;
 mod operator;
+mod pebbles;
 mod pipeline;
 mod placed;
 mod profile;

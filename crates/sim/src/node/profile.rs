@@ -9,7 +9,7 @@ use crate::{Fault, FaultSet, Profile, Settled};
 pub type Kind = crate::Kind<Stress>;
 
 /// What 60 seeds must reach, at least.
-const FLOORS: [(&str, u64); 39] = [
+const FLOORS: [(&str, u64); 42] = [
     ("node.batch.again", 50),
     ("node.batch.gap", 100),
     ("node.batch.not_taken", 50),
@@ -29,6 +29,8 @@ const FLOORS: [(&str, u64); 39] = [
     ("node.sim.keys", 2_000),
     ("node.sim.operations", 10_000),
     ("node.sim.pipelined", 10_000),
+    ("node.sim.played", 300),
+    ("node.sim.scanned", 50),
     ("node.sim.refused.busy", 1_000),
     ("node.sim.refused.no_leader", 10),
     ("node.sim.refused.no_space", 100),
@@ -42,9 +44,10 @@ const FLOORS: [(&str, u64); 39] = [
     ("replog.transfer.taken", 10),
     ("shard.batch.gap", 200),
     ("shard.batch.repeated", 200),
-    ("shard.read.waits_for_expiry", 50),
+    ("shard.read.waits_for_expiry", 20),
     ("shard.session.lost", 1),
     ("shard.session.replayed", 5),
+    ("shard.transaction.lends", 100),
     ("sim.crash", 200),
     ("sim.fault.full-disk", 20),
     ("sim.fault.wall-jump", 50),

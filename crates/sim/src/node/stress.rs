@@ -25,7 +25,7 @@ pub struct Stress {
     pub play: Option<Play>,
     /// How many nodes are members at first; drawn if not given.
     pub members: Option<usize>,
-    /// Into how many buckets keys are cut; drawn if not given, where no request moves data from key to key.
+    /// Into how many buckets keys are cut; drawn if not given.
     pub buckets: Option<NonZeroU16>,
     /// Whether buckets are placed on nodes that come and go.
     pub placed: bool,
@@ -59,17 +59,8 @@ pub enum Play {
     Workload(Kind),
     /// Keys that expire, move and are removed.
     Keys,
-}
-
-impl Play {
-    /// Whether no request moves data from one key to another: those do not reach from bucket to bucket.
-    pub(super) fn moves_no_data(self) -> bool {
-        match self {
-            Play::Pipelines => true,
-            Play::Keys => false,
-            Play::Workload(kind) => kind != Kind::List,
-        }
-    }
+    /// Values that all clients move from key to key.
+    Pebbles,
 }
 
 pub(super) fn draw_log(rng: &mut Rng, plan: &Plan) -> Config {

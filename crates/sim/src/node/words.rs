@@ -45,7 +45,7 @@ pub(crate) fn mark_of(refusal: &Refusal) -> &'static str {
         Refusal::NoMemory => "node.sim.refused.no_memory",
         Refusal::NotServing => "node.sim.refused.not_serving",
         Refusal::TooLarge => "node.sim.refused.too_large",
-        Refusal::SeveralBuckets => "node.sim.refused.several_buckets",
+        Refusal::ValuesTooLarge => "node.sim.refused.values_too_large",
     }
 }
 

@@ -25,7 +25,7 @@ fn fits(pattern: &[u8], key: &[u8]) -> bool {
 
 /// A cursor: the ring position to go on from, 0 at the start and at the end. Redis reads it with C's `strtoul`,
 /// hence the empty text and the signs.
-fn cursor(text: &[u8]) -> Result<u64, ErrorReply> {
+pub(crate) fn cursor(text: &[u8]) -> Result<u64, ErrorReply> {
     let invalid = || error("ERR invalid cursor");
     let (negative, digits) = match text {
         [] => return Ok(0),
