@@ -451,8 +451,10 @@ impl Shard {
         }
     }
 
-    /// Logs that time has come to `now_ms`.
+    /// Logs that time has come to `now_ms`, as far as votes that wait to be logged allow.
     pub(crate) fn tick(&mut self, cx: &mut Cx<'_>, now_ms: u64, out: &mut Out) {
+        let now_ms = now_ms.min(self.entry_time_max());
+        self.transactions.latest_ms = self.transactions.latest_ms.max(now_ms);
         if now_ms > self.ticked_ms && self.takes_batches() {
             self.ticked_ms = now_ms;
             self.propose(cx, &Payload { now_ms, ..Payload::default() }, out);

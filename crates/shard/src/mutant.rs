@@ -58,13 +58,15 @@ pub enum Mutant {
     CommandsSeeLoans,
     /// Logged time does not follow that of a script.
     TimeStaysBehind,
+    /// Logged time passes that of votes that wait to be logged.
+    TimePassesVotes,
     /// A step of SCAN ends the scan where its bucket ends.
     ScanEndsEarly,
 }
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Mutant; 28] = [
+    pub const ALL: [Mutant; 29] = [
         Mutant::SessionsNotInSnapshot,
         Mutant::ApplyAgain,
         Mutant::SessionRowMissing,
@@ -92,6 +94,7 @@ impl Mutant {
         Mutant::StaleExport,
         Mutant::CommandsSeeLoans,
         Mutant::TimeStaysBehind,
+        Mutant::TimePassesVotes,
         Mutant::ScanEndsEarly,
     ];
 }

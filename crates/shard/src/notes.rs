@@ -63,7 +63,7 @@ impl Shard {
         if !self.takes_batches() {
             return cx.marks.hit("shard.note.dropped");
         }
-        let payload = Payload { now_ms: cx.wall.unix_ms, notes: alloc::vec![note], ..Payload::default() };
+        let payload = Payload { now_ms: self.entry_time(cx), notes: alloc::vec![note], ..Payload::default() };
         self.propose(cx, &payload, out);
     }
 }

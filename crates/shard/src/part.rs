@@ -77,12 +77,12 @@ pub struct Rest {
 /// What the coordinator makes of all that was exported.
 #[derive(Debug, Clone, Default, PartialEq, Serialize, Deserialize)]
 pub struct Decision {
+    /// The time of the script in milliseconds since 1970; 0 without one.
+    pub now_ms: u64,
     /// What each log does.
     pub shares: BTreeMap<LogId, Share>,
     /// Replies of the script.
     pub replies: Vec<(u32, Reply)>,
-    /// The time of the script in milliseconds since 1970; 0 without one.
-    pub now_ms: u64,
 }
 
 /// What one log does.

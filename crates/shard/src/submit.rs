@@ -67,9 +67,10 @@ impl Shard {
             return self.propose_later(out);
         }
         let batches = self.transactions.hold_back(cx.marks, batches);
+        let now_ms = self.entry_time(cx);
         let commits = self.next_entries(out);
         if !batches.is_empty() || !commits.is_empty() {
-            let (now_ms, seed) = (cx.wall.unix_ms, cx.rng.next_u64());
+            let seed = cx.rng.next_u64();
             let payload = Payload { now_ms, seed, batches, commits, notes: Vec::new() };
             self.propose(cx, &payload, out);
         }

@@ -12,8 +12,8 @@ use core::time::Duration;
 use quorate_api::Reply;
 use quorate_commit::locks::{LockTable, Taken, Want};
 use quorate_commit::{
-    Attempt, Commit, Effect, Entry, Ledger, LogId, Message, Resources, State, Transaction, TransactionId,
-    Turn, Verdict, View as Reign,
+    Attempt, Commit, Effect, Entry, Ledger, LogId, Message, Outcome, Resources, State, Transaction,
+    TransactionId, Turn, Verdict, View as Reign, Vote,
 };
 use quorate_kernel::{Cx, Marks, Rng, Time, wire};
 use quorate_replog::Index;
@@ -47,6 +47,8 @@ pub(crate) struct Transactions {
     pub(crate) entries: VecDeque<Entry>,
     /// Batches that wait for locks, in the order in which they came.
     held: Vec<Bytes>,
+    /// For a primary: the newest time that it put into the log, or is about to.
+    pub(crate) latest_ms: u64,
     /// For a primary: when an origin asked last.
     heard: BTreeMap<u64, Time>,
     /// For a mutant: nothing is held back.
@@ -96,6 +98,7 @@ impl Transactions {
             },
             entries: VecDeque::new(),
             held: Vec::new(),
+            latest_ms: 0,
             heard: BTreeMap::new(),
             passes: limits.breaks(Mutant::BatchesPassLocks),
             exported: BTreeMap::new(),
@@ -260,6 +263,8 @@ impl Shard {
     fn effect(&mut self, effect: Effect, out: &mut Out) {
         match effect {
             Effect::Append(entry) => {
+                let times = Times::of(&entry);
+                self.transactions.latest_ms = self.transactions.latest_ms.max(times.found.max(times.brought));
                 self.transactions.entries.push_back(entry);
                 out.arm(Timer::Propose, Duration::ZERO);
             }
@@ -277,9 +282,11 @@ impl Shard {
     /// replies. `None`: not yet.
     fn look_at(&mut self, cx: &mut Cx<'_>, transaction: &Transaction, out: &mut Out) -> Option<Attempt> {
         let part = Part::of(transaction);
-        let (now_ms, seed) = (cx.wall.unix_ms.max(self.state.now_ms), cx.rng.next_u64());
+        let known_ms = self.state.now_ms.max(self.transactions.latest_ms);
+        let (now_ms, seed) = (cx.wall.unix_ms.max(known_ms), cx.rng.next_u64());
         let area = self.log.data_prefix();
         let mut view = View::reading(&*cx.store, &self.limits, area, self.state, now_ms, seed);
+        view.looks = true;
         view.shield = core::mem::take(&mut self.transactions.shield);
         let moved = part.watched.iter().find(|(key, version)| view.version(key) != *version);
         let attempt = match moved {
@@ -298,7 +305,7 @@ impl Shard {
                 }
             }
         };
-        let expiry_pending = view.expiry_pending.is_some();
+        let (expiry_pending, leans) = (view.expiry_pending.is_some(), view.leans);
         self.transactions.shield = core::mem::take(&mut view.shield);
         if self.limits.breaks(Mutant::StaleExport)
             && let Attempt::Ready(export) = &attempt
@@ -313,6 +320,10 @@ impl Shard {
             let due = self.log.last().max(self.log.applied() + 1);
             self.transactions.desk.unchecked.push((due, transaction.clone()));
             return None;
+        }
+        if leans {
+            cx.marks.hit("shard.transaction.leans");
+            return Some(Attempt::Full);
         }
         Some(attempt)
     }
@@ -383,6 +394,20 @@ impl Shard {
         self.commit(cx, out, |commit, turn| commit.message(turn, message));
     }
 
+    /// The time of the next entry: this node's clock, but not later than what votes that wait to be logged were found at, or
+    /// what they found could expire before they are there.
+    pub(crate) fn entry_time(&mut self, cx: &Cx<'_>) -> u64 {
+        let now_ms = cx.wall.unix_ms.min(self.entry_time_max());
+        self.transactions.latest_ms = self.transactions.latest_ms.max(now_ms);
+        now_ms
+    }
+
+    pub(crate) fn entry_time_max(&self) -> u64 {
+        let votes = self.transactions.entries.iter().map(|entry| Times::of(entry).found);
+        let oldest = votes.filter(|found| *found > 0).min();
+        oldest.filter(|_| !self.limits.breaks(Mutant::TimePassesVotes)).unwrap_or(u64::MAX)
+    }
+
     /// Takes the next entries of transactions to be logged: a few, so that together they still fit a message.
     pub(crate) fn next_entries(&mut self, out: &mut Out) -> Vec<Entry> {
         let (mut entries, mut bytes) = (Vec::new(), 0);
@@ -416,6 +441,32 @@ fn lock_table(limits: &Limits) -> LockTable<Place> {
     #[cfg(feature = "mutants")]
     let locks = locks.broken(limits.commit.mutant);
     locks
+}
+
+/// The times of an entry, in milliseconds since 1970; 0: none.
+struct Times {
+    /// When was found what it says.
+    found: u64,
+    /// What logged time comes to by it.
+    brought: u64,
+}
+
+impl Times {
+    fn of(entry: &Entry) -> Times {
+        // An export begins with its time.
+        let front = |bytes: &Bytes| wire::decode_front::<u64>(bytes).map_or(0, |(now_ms, _)| now_ms);
+        let decided = |decision: &Bytes| {
+            let decision = wire::decode::<Decision>(decision).unwrap_or_default();
+            decision.shares.values().map(|share| share.now_ms).fold(decision.now_ms, u64::max)
+        };
+        let (found, brought) = match entry {
+            Entry::Local { vote: Vote::Yes(export), .. } => (front(export), 0),
+            Entry::Global { outcome: Outcome::Committed(decision), .. } => (0, decided(decision)),
+            Entry::Alone { outcome: Outcome::Committed(decision), .. } => (decided(decision), decided(decision)),
+            _ => (0, 0),
+        };
+        Times { found, brought }
+    }
 }
 
 /// Runs a part's commands.

@@ -51,6 +51,10 @@ pub(crate) struct View<'a> {
     pub(crate) expiry_pending: Option<u64>,
     /// What must not expire.
     pub(crate) shield: Shield,
+    /// Whether this is a look for a vote, which must find the same when it is carried out.
+    pub(crate) looks: bool,
+    /// Something is there only because another transaction has found it: for this one it may be gone by the outcome.
+    pub(crate) leans: bool,
 }
 
 impl<'a> View<'a> {
@@ -69,6 +73,8 @@ impl<'a> View<'a> {
             row_keys: BytesMut::new(),
             expiry_pending: None,
             shield: Shield::default(),
+            looks: false,
+            leans: false,
         }
     }
 
@@ -200,13 +206,19 @@ impl<'a> View<'a> {
             return true;
         };
         if self.is_kept(key, expire_ms) {
+            self.leans |= self.looks;
             return true;
         }
-        if expire_ms > self.state.now_ms {
-            let earliest = self.expiry_pending.map_or(expire_ms, |other| other.min(expire_ms));
-            self.expiry_pending = Some(earliest);
+        if expire_ms > self.state.now_ms || self.looks {
+            self.expires_first(expire_ms);
         }
         false
+    }
+
+    /// The log must say first that this time has come.
+    fn expires_first(&mut self, expire_ms: u64) {
+        let earliest = self.expiry_pending.map_or(expire_ms, |other| other.min(expire_ms));
+        self.expiry_pending = Some(earliest);
     }
 
     /// Whether a transaction that found the key waits for its outcome.
@@ -287,6 +299,21 @@ impl<'a> View<'a> {
         }
         let next = self.merged(&keys.expiry(0, &[]), &end, false, 1);
         self.state.next_expiry_ms = next.first().map(|(row_key, _)| number_in(row_key));
+    }
+
+    /// Keys count until they are removed: for a vote, those past their time must be first.
+    fn await_expiry(&mut self) {
+        let keys = self.keys_of();
+        let end = keys.expiry(self.now_ms.saturating_add(1), &[]);
+        let due = self.merged(&keys.expiry(0, &[]), &end, false, 1);
+        if let Some((row_key, _)) = due.first() {
+            let (expire_ms, key) = (number_in(row_key), row_key.slice(HEADER_KEY_BYTES..));
+            if self.is_kept(&key, expire_ms) {
+                self.leans = true;
+            } else {
+                self.expires_first(expire_ms);
+            }
+        }
     }
 
     fn remove_raw(&mut self, key: &[u8]) -> Option<Header> {
@@ -476,6 +503,9 @@ impl Space for View<'_> {
     }
 
     fn key_count(&mut self) -> u64 {
+        if self.looks {
+            self.await_expiry();
+        }
         self.state.keys
     }
 
