@@ -17,10 +17,6 @@ from differences import Differences
 from steps import KEYS, SETTLE_S, VALUES, expires_soon, steps
 from wire import Broken, Connection, show
 
-# With several buckets these are refused where their keys lie in more than one, and SCAN always: left out until they are not.
-# Delete this, the option --buckets and the two lines that look at it when they work across buckets.
-ACROSS_BUCKETS = {b"RENAME", b"RENAMENX", b"COPY", b"LMOVE", b"RPOPLPUSH", b"MSETNX", b"LMPOP", b"LCS", b"SCAN"}
-
 CONNECTIONS = 2
 HISTORY = 12
 
@@ -197,8 +193,6 @@ def run(arguments, protocol):
         for count, step in enumerate(steps(random.Random(f"{arguments.seed}/{protocol}"))):
             if count >= arguments.commands or len(comparison.found) >= arguments.stop_after:
                 break
-            if arguments.buckets > 1 and step.words[0].upper() in ACROSS_BUCKETS:
-                continue
             comparison.take(step)
         return report(comparison, protocol, arguments.show)
     except Broken:
@@ -216,7 +210,6 @@ def main():
     parser.add_argument("--theirs", required=True, help="HOST:PORT of the server that is right by definition")
     parser.add_argument("--seed", type=int, default=1)
     parser.add_argument("--commands", type=int, default=20_000, help="commands a pass (default 20000)")
-    parser.add_argument("--buckets", type=int, default=1, help="how many buckets our side has (default 1)")
     parser.add_argument("--protocol", type=int, choices=(2, 3), action="append", help="RESP version (default: both)")
     parser.add_argument("--show", type=int, default=10, help="differences to print in full")
     parser.add_argument("--stop-after", type=int, default=100, help="differences after which a pass ends")

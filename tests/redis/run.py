@@ -78,7 +78,7 @@ def several_buckets(arguments, compare):
     with QuorateCluster(arguments.program, arguments.nodes, arguments.buckets) as ours:
         addresses, cluster = ",".join(ours.addresses), ",".join(ours.cluster_addresses)
         return run([
-            (f"comparison with Redis, {count} buckets", python("compare.py", "--ours", addresses, "--buckets", count, *compare)),
+            (f"comparison with Redis, {count} buckets", python("compare.py", "--ours", addresses, *compare)),
             ("node-redis, cluster view", node_command("cluster.mjs", cluster)),
             ("go-redis, cluster view", go_command(cluster)),
             ("Jedis, cluster view", java_command(cluster)),

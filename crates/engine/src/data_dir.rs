@@ -287,7 +287,10 @@ mod tests {
             });
             std::fs::write(temp.path().join("meta"), bytes).unwrap();
             let dir = DataDir::open(temp.path()).unwrap();
-            assert_eq!(dir.meta(), Some(&Meta { cluster: ClusterId(cluster.into()), buckets, copies: 0, ..meta() }));
+            assert_eq!(
+                dir.meta(),
+                Some(&Meta { cluster: ClusterId(cluster.into()), buckets, copies: 0, ..meta() })
+            );
         }
     }
 

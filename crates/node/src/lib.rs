@@ -43,7 +43,7 @@ pub use interface::{
 };
 pub use machine::{Node, Out, Timer};
 pub use message::Message;
-pub use quorate_replog::Config as LogConfig;
 pub use quorate_buckets::Placement;
 pub use quorate_membership::Config as MembershipConfig;
+pub use quorate_replog::Config as LogConfig;
 pub use record::Record;

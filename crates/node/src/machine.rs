@@ -113,35 +113,6 @@ impl Node {
         node
     }
 
-    /// Begins the copies that this node has as a founder; they count only if nothing survives of an earlier life.
-    fn found_replicas(&mut self, buckets: impl Iterator<Item = Bucket>) {
-        for bucket in buckets {
-            let holds = |member: &&Member| match (&self.roster, self.placement()) {
-                (Some(_), Some(placement)) => placement.members(bucket).contains(&member.id),
-                (Some(_), None) => false,
-                (None, _) => true,
-            };
-            let founders = self.config.bootstrap.iter().filter(holds);
-            let founders: Vec<_> = founders.map(crate::admin::to_log_member).collect();
-            // A copy of bucket 0, though it may stay empty, says what there is to say of the log.
-            if founders.iter().any(|founder| founder.id == self.config.me.id) {
-                self.make_replica(bucket, founders);
-            } else if self.roster.is_none() || bucket == Bucket(0) {
-                self.make_replica(bucket, Vec::new());
-            }
-        }
-    }
-
-    /// Begins a copy of a bucket, if there is none.
-    pub(crate) fn make_replica(&mut self, bucket: Bucket, founders: Vec<replog::Member>) {
-        let config = &self.config;
-        self.replicas.entry(bucket).or_insert_with(|| {
-            let settings = replog::Config { log: bucket.0, ..config.log.clone() };
-            let log = Replog::new(config.me.id, settings, founders);
-            Replica::new(Shard::new(log, config.limits.of_bucket(bucket, config.buckets)))
-        });
-    }
-
     /// This node's copy of a bucket, to look at.
     pub fn shard(&self, bucket: Bucket) -> Option<&Shard> {
         self.replicas.get(&bucket).map(|replica| &replica.shard)
@@ -166,25 +137,6 @@ impl Node {
 
     pub(crate) fn config_and_lane(&mut self, bucket: Bucket) -> (&NodeConfig, &mut Lane) {
         (&self.config, &mut self.lanes[usize::from(bucket.0)])
-    }
-
-    /// Who leads a bucket, as far as this node knows.
-    pub(crate) fn believed_leader(&self, bucket: Bucket) -> Option<NodeId> {
-        let log = self.replicas.get(&bucket).map(Replica::log);
-        let Some(roster) = &self.roster else { return log?.believed_leader() };
-        let hint = roster.hint(bucket);
-        match log.filter(|log| log.is_member()) {
-            Some(log) if hint.is_none_or(|(ballot, _)| ballot.epoch <= log.epoch().number) => {
-                log.believed_leader()
-            }
-            // This node has no part in it, or does not know yet that it has none any more.
-            Some(_) | None => hint.map(|(_, leader)| leader),
-        }
-    }
-
-    /// Whether this node was a member of the cluster and is none for good.
-    pub(crate) fn is_out(&self) -> bool {
-        self.roster.is_none() && self.log().is_retired()
     }
 
     /// Whether this node's copy of the bucket would take a batch now.
@@ -321,15 +273,6 @@ impl Node {
             Message::Told(message) => {
                 self.step_shard(cx, bucket, Event::Input(shard::Input::Told(message)), out);
             }
-        }
-    }
-
-    /// Begins a copy of a bucket because its leader says that there should be one.
-    fn open_replica(&mut self, cx: &mut Cx<'_>, bucket: Bucket, out: &mut Out) {
-        if !self.replicas.contains_key(&bucket) {
-            cx.marks.hit("node.bucket.opened");
-            self.make_replica(bucket, Vec::new());
-            self.step_shard(cx, bucket, Event::Start, out);
         }
     }
 

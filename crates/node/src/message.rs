@@ -4,8 +4,8 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use bytes::Bytes;
 use quorate_api::{Bucket, Reply, Request, SessionId};
-use quorate_kernel::NodeId;
 use quorate_commit::{NotTaken, Outcome, Transaction, TransactionId};
+use quorate_kernel::NodeId;
 use quorate_replog as replog;
 use serde::{Deserialize, Serialize};
 

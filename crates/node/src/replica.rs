@@ -1,9 +1,14 @@
 //! This node's copy of a bucket, and whom it owes answers.
 
 use alloc::collections::{BTreeMap, BTreeSet};
-use quorate_kernel::{NodeId, Position, Time};
-use quorate_replog::Replog;
+use alloc::vec::Vec;
+use quorate_api::Bucket;
+use quorate_kernel::{Cx, Event, NodeId, Position, Time};
+use quorate_replog::{self as replog, Replog};
 use quorate_shard::Shard;
+
+use crate::interface::Member;
+use crate::machine::{Node, Out};
 
 /// A copy of a bucket.
 #[derive(Debug)]
@@ -44,5 +49,45 @@ impl Replica {
 
     pub(crate) fn log(&self) -> &Replog {
         self.shard.log()
+    }
+}
+
+impl Node {
+    /// Begins the copies that this node has as a founder; they count only if nothing survives of an earlier life.
+    pub(crate) fn found_replicas(&mut self, buckets: impl Iterator<Item = Bucket>) {
+        for bucket in buckets {
+            let holds = |member: &&Member| match (&self.roster, self.placement()) {
+                (Some(_), Some(placement)) => placement.members(bucket).contains(&member.id),
+                (Some(_), None) => false,
+                (None, _) => true,
+            };
+            let founders = self.config.bootstrap.iter().filter(holds);
+            let founders: Vec<_> = founders.map(crate::admin::to_log_member).collect();
+            // A copy of bucket 0, though it may stay empty, says what there is to say of the log.
+            if founders.iter().any(|founder| founder.id == self.config.me.id) {
+                self.make_replica(bucket, founders);
+            } else if self.roster.is_none() || bucket == Bucket(0) {
+                self.make_replica(bucket, Vec::new());
+            }
+        }
+    }
+
+    /// Begins a copy of a bucket, if there is none.
+    pub(crate) fn make_replica(&mut self, bucket: Bucket, founders: Vec<replog::Member>) {
+        let config = &self.config;
+        self.replicas.entry(bucket).or_insert_with(|| {
+            let settings = replog::Config { log: bucket.0, ..config.log.clone() };
+            let log = Replog::new(config.me.id, settings, founders);
+            Replica::new(Shard::new(log, config.limits.of_bucket(bucket, config.buckets)))
+        });
+    }
+
+    /// Begins a copy of a bucket because its leader says that there should be one.
+    pub(crate) fn open_replica(&mut self, cx: &mut Cx<'_>, bucket: Bucket, out: &mut Out) {
+        if !self.replicas.contains_key(&bucket) {
+            cx.marks.hit("node.bucket.opened");
+            self.make_replica(bucket, Vec::new());
+            self.step_shard(cx, bucket, Event::Start, out);
+        }
     }
 }

@@ -20,6 +20,7 @@ use crate::machine::{Node, Out, Timer};
 use crate::message::Message;
 use crate::placing::Charter;
 use crate::record::Record;
+use crate::replica::Replica;
 
 /// How often a node that is no member asks to become one.
 const JOIN_EVERY: Duration = Duration::from_millis(500);
@@ -130,6 +131,25 @@ impl Roster {
 }
 
 impl Node {
+    /// Who leads a bucket, as far as this node knows.
+    pub(crate) fn believed_leader(&self, bucket: Bucket) -> Option<NodeId> {
+        let log = self.replicas.get(&bucket).map(Replica::log);
+        let Some(roster) = &self.roster else { return log?.believed_leader() };
+        let hint = roster.hint(bucket);
+        match log.filter(|log| log.is_member()) {
+            Some(log) if hint.is_none_or(|(ballot, _)| ballot.epoch <= log.epoch().number) => {
+                log.believed_leader()
+            }
+            // This node has no part in it, or does not know yet that it has none any more.
+            Some(_) | None => hint.map(|(_, leader)| leader),
+        }
+    }
+
+    /// Whether this node was a member of the cluster and is none for good.
+    pub(crate) fn is_out(&self) -> bool {
+        self.roster.is_none() && self.log().is_retired()
+    }
+
     /// Steps the membership, and takes up what it says.
     pub(crate) fn step_membership(
         &mut self,

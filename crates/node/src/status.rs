@@ -89,7 +89,8 @@ impl Node {
             log_applied: 0,
             keys: 0,
         };
-        let copy = self.replicas.get(&bucket).filter(|replica| self.roster.is_none() || replica.log().is_member());
+        let copy =
+            self.replicas.get(&bucket).filter(|replica| self.roster.is_none() || replica.log().is_member());
         status.members = match (copy, self.placement()) {
             (Some(replica), _) => replica.log().epoch().members.iter().map(|member| member.id).collect(),
             (None, Some(placement)) => placement.members(bucket).to_vec(),

@@ -159,7 +159,8 @@ fn messages() -> Vec<(&'static str, Message)> {
 }
 
 fn records() -> Vec<(&'static str, quorate_node::Record)> {
-    let of = |bucket| move |(name, record)| (name, quorate_node::Record::Log { bucket: Bucket(bucket), record });
+    let of =
+        |bucket| move |(name, record)| (name, quorate_node::Record::Log { bucket: Bucket(bucket), record });
     let other = ("in.promise", Record::Promise(ballot(6)));
     let first = vec![
         ("promise", Record::Promise(ballot(6))),

@@ -55,9 +55,7 @@ impl Shard {
                         let world = (cx.now, &mut *cx.rng, &mut *cx.marks);
                         self.transactions.apply(world, &mut view, newest, entry, &mut effects);
                     }
-                    for note in &payload.notes {
-                        noted |= self.notes.apply(area, note, &mut view.overlay);
-                    }
+                    noted |= self.notes.apply_all(area, &payload.notes, &mut view.overlay);
                     view.sweep();
                     if index == last || !limits.breaks(Mutant::SessionsForgottenByStep) {
                         self.sessions.forget_oldest(area, index, &limits, &mut view.overlay);

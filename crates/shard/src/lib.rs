@@ -14,6 +14,8 @@ extern crate alloc;
 
 mod apply;
 mod batch;
+mod desk;
+mod expiry;
 mod layout;
 mod loan;
 mod machine;
@@ -28,6 +30,7 @@ mod shield;
 mod submit;
 #[cfg(test)]
 mod tests;
+mod time;
 mod transact;
 mod view;
 

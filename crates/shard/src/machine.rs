@@ -4,14 +4,12 @@ use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use bytes::Bytes;
-use core::time::Duration;
 use quorate_api::{Reply, Request, SessionId};
 use quorate_commit::{Ledger, LogId, Outcome, Transaction, TransactionId};
 use quorate_kernel::{Cx, Event, Machine, NodeId, Position, Told, wire};
 use quorate_replog::{self as replog, ChangeEnd, Index, Member, Message, Record, Replog};
 
 use crate::Mutant;
-use crate::batch::Payload;
 use crate::layout::{State, counters_key};
 use crate::notes::{Note, Notes};
 use crate::part::wants_of;
@@ -202,7 +200,7 @@ pub struct Shard {
     /// Whether `state` and `sessions` are those of the store.
     pub(crate) loaded: bool,
     /// The newest time that was proposed without a batch.
-    ticked_ms: u64,
+    pub(crate) ticked_ms: u64,
 }
 
 impl Shard {
@@ -449,33 +447,6 @@ impl Shard {
         } else {
             out.output(Output::ReadRefused { ticket: reading.ticket });
         }
-    }
-
-    /// Logs that time has come to `now_ms`, as far as votes that wait to be logged allow.
-    pub(crate) fn tick(&mut self, cx: &mut Cx<'_>, now_ms: u64, out: &mut Out) {
-        let now_ms = now_ms.min(self.entry_time_max());
-        self.transactions.latest_ms = self.transactions.latest_ms.max(now_ms);
-        if now_ms > self.ticked_ms && self.takes_batches() {
-            self.ticked_ms = now_ms;
-            self.propose(cx, &Payload { now_ms, ..Payload::default() }, out);
-        }
-    }
-
-    /// For a leader: wakes when the next key expires.
-    pub(crate) fn arm_expiry(&mut self, cx: &mut Cx<'_>, out: &mut Out) {
-        const SOONEST: Duration = Duration::from_millis(20);
-        const LATEST: Duration = Duration::from_secs(60);
-        if let (true, Some(next_ms)) = (self.log.leads(), self.state.next_expiry_ms) {
-            let wait = Duration::from_millis(next_ms.saturating_sub(cx.wall.unix_ms));
-            out.arm(Timer::Expiry, wait.clamp(SOONEST, LATEST));
-        }
-    }
-
-    fn on_expiry(&mut self, cx: &mut Cx<'_>, out: &mut Out) {
-        if self.state.next_expiry_ms.is_some_and(|next_ms| next_ms <= cx.wall.unix_ms) {
-            self.tick(cx, cx.wall.unix_ms, out);
-        }
-        self.arm_expiry(cx, out);
     }
 }
 

@@ -45,8 +45,12 @@ impl Notes {
         self.0.get(&name)
     }
 
-    /// Replaces a note, on every replica alike; whether it was replaced.
-    pub(crate) fn apply(&mut self, area: Area, note: &Note, overlay: &mut Overlay) -> bool {
+    /// Replaces notes, on every replica alike; whether any was replaced.
+    pub(crate) fn apply_all(&mut self, area: Area, notes: &[Note], overlay: &mut Overlay) -> bool {
+        notes.iter().filter(|note| self.apply(area, note, overlay)).count() > 0
+    }
+
+    fn apply(&mut self, area: Area, note: &Note, overlay: &mut Overlay) -> bool {
         let on = self.0.get(&note.name).map_or(0, |old| old.number);
         let fits = on == note.on && note.number > on;
         if fits {

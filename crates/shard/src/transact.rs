@@ -9,11 +9,10 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use bytes::Bytes;
 use core::time::Duration;
-use quorate_api::Reply;
-use quorate_commit::locks::{LockTable, Taken, Want};
+use quorate_commit::locks::LockTable;
 use quorate_commit::{
-    Attempt, Commit, Effect, Entry, Ledger, LogId, Message, Outcome, Resources, State, Transaction,
-    TransactionId, Turn, Verdict, View as Reign, Vote,
+    Attempt, Commit, Effect, Entry, Ledger, LogId, Message, State, Transaction, TransactionId, Turn,
+    View as Reign,
 };
 use quorate_kernel::{Cx, Marks, Rng, Time, wire};
 use quorate_replog::Index;
@@ -21,14 +20,14 @@ use quorate_store::Scan;
 
 use crate::Mutant;
 use crate::batch::{batch_header, decode_batch};
+use crate::desk::{At, Desk, run_part};
 use crate::layout::{Area, ledger_key, ledger_name, ledger_range};
 use crate::machine::{Out, Output, Shard, Timer};
 use crate::overlay::Overlay;
-use crate::part::{Decision, Export, Part, Place, wants_of};
-use crate::run::run_command;
-use crate::script::evaluate;
+use crate::part::{Export, Part, Place, wants_of};
 use crate::sessions::Limits;
 use crate::shield::Shield;
+use crate::time::Times;
 use crate::view::View;
 
 /// Entries of transactions that go into the log together.
@@ -55,30 +54,6 @@ pub(crate) struct Transactions {
     passes: bool,
     /// For a mutant: what was exported once.
     exported: BTreeMap<TransactionId, Bytes>,
-}
-
-/// The volatile part of what transactions are about.
-#[derive(Debug)]
-struct Desk {
-    me: LogId,
-    limits: Limits,
-    locks: LockTable<Place>,
-    /// Locked, and to be looked at once this entry is applied.
-    unchecked: Vec<(Index, Transaction)>,
-    /// Waiters that can never succeed since what was carried out last.
-    overtaken: BTreeSet<TransactionId>,
-    /// Whether locks were given back since batches were held back.
-    released: bool,
-    /// The newest entry of the log.
-    last: Index,
-    /// One that was carried out in this life otherwise than its vote had said.
-    strayed: Option<TransactionId>,
-}
-
-/// A desk, and the state in which something is carried out.
-pub(crate) struct At<'a, 'v> {
-    desk: &'a mut Desk,
-    view: Option<&'a mut View<'v>>,
 }
 
 impl Transactions {
@@ -394,20 +369,6 @@ impl Shard {
         self.commit(cx, out, |commit, turn| commit.message(turn, message));
     }
 
-    /// The time of the next entry: this node's clock, but not later than what votes that wait to be logged were found at, or
-    /// what they found could expire before they are there.
-    pub(crate) fn entry_time(&mut self, cx: &Cx<'_>) -> u64 {
-        let now_ms = cx.wall.unix_ms.min(self.entry_time_max());
-        self.transactions.latest_ms = self.transactions.latest_ms.max(now_ms);
-        now_ms
-    }
-
-    pub(crate) fn entry_time_max(&self) -> u64 {
-        let votes = self.transactions.entries.iter().map(|entry| Times::of(entry).found);
-        let oldest = votes.filter(|found| *found > 0).min();
-        oldest.filter(|_| !self.limits.breaks(Mutant::TimePassesVotes)).unwrap_or(u64::MAX)
-    }
-
     /// Takes the next entries of transactions to be logged: a few, so that together they still fit a message.
     pub(crate) fn next_entries(&mut self, out: &mut Out) -> Vec<Entry> {
         let (mut entries, mut bytes) = (Vec::new(), 0);
@@ -443,121 +404,10 @@ fn lock_table(limits: &Limits) -> LockTable<Place> {
     locks
 }
 
-/// The times of an entry, in milliseconds since 1970; 0: none.
-struct Times {
-    /// When was found what it says.
-    found: u64,
-    /// What logged time comes to by it.
-    brought: u64,
-}
-
-impl Times {
-    fn of(entry: &Entry) -> Times {
-        // An export begins with its time.
-        let front = |bytes: &Bytes| wire::decode_front::<u64>(bytes).map_or(0, |(now_ms, _)| now_ms);
-        let decided = |decision: &Bytes| {
-            let decision = wire::decode::<Decision>(decision).unwrap_or_default();
-            decision.shares.values().map(|share| share.now_ms).fold(decision.now_ms, u64::max)
-        };
-        let (found, brought) = match entry {
-            Entry::Local { vote: Vote::Yes(export), .. } => (front(export), 0),
-            Entry::Global { outcome: Outcome::Committed(decision), .. } => (0, decided(decision)),
-            Entry::Alone { outcome: Outcome::Committed(decision), .. } => (decided(decision), decided(decision)),
-            _ => (0, 0),
-        };
-        Times { found, brought }
-    }
-}
-
-/// Runs a part's commands.
-fn run_part(view: &mut View<'_>, part: &Part) -> Vec<(u32, Reply)> {
-    let versions = part.versions.iter();
-    let mut replies: Vec<(u32, Reply)> =
-        versions.map(|(number, key)| (*number, Reply::Int(view.version(key).0 as i64))).collect();
-    replies.extend(part.commands.iter().map(|(number, command)| (*number, run_command(view, command))));
-    replies
-}
-
-impl Desk {
-    /// What a transaction locks.
-    fn wants(&self, transaction: &Transaction) -> Vec<Want<Place>> {
-        let mut part = Part::of(transaction);
-        if self.limits.breaks(Mutant::LoansUnlocked) {
-            part.lends.clear();
-        }
-        part.wants()
-    }
-}
-
-impl Resources for At<'_, '_> {
-    fn prepare(&mut self, transaction: &Transaction) -> Attempt {
-        match self.desk.locks.try_all(transaction.id, &self.desk.wants(transaction)) {
-            Taken::Full => Attempt::Full,
-            Taken::Waits(owners) => Attempt::Waits(owners),
-            Taken::All => {
-                self.desk.unchecked.push((self.desk.last, transaction.clone()));
-                Attempt::Later
-            }
-        }
-    }
-
-    fn relock(&mut self, transaction: &Transaction) {
-        self.desk.locks.relock(transaction.id, &self.desk.wants(transaction));
-    }
-
-    fn wait(&mut self, transaction: &Transaction) -> Vec<TransactionId> {
-        self.desk.released = true;
-        self.desk.locks.wait(transaction.id, &self.desk.wants(transaction))
-    }
-
-    fn release(&mut self, id: TransactionId) -> Vec<TransactionId> {
-        self.desk.released = true;
-        self.desk.unchecked.retain(|(_, transaction)| transaction.id != id);
-        let mut woken = self.desk.locks.release(id);
-        woken.extend(core::mem::take(&mut self.desk.overtaken).into_iter().filter(|other| *other != id));
-        woken
-    }
-
-    fn decide(&mut self, transaction: &Transaction, exports: &BTreeMap<LogId, Bytes>) -> Verdict {
-        let read =
-            |(log, export): (&LogId, &Bytes)| (*log, wire::decode::<Export>(export).unwrap_or_default());
-        let exports: BTreeMap<LogId, Export> = exports.iter().map(read).collect();
-        let script = Part::of(transaction).script;
-        match evaluate(self.desk.me, &script, exports, &self.desk.limits) {
-            Some(decision) => Verdict::Commit(Bytes::from(wire::encode(&decision))),
-            None => Verdict::TooLarge,
-        }
-    }
-
-    fn carry_out(&mut self, transaction: &Transaction, decision: &Bytes) {
-        let Some(view) = &mut self.view else { panic!("only entries are carried out") };
-        let part = Part::of(transaction);
-        let Ok(decision) = wire::decode::<Decision>(decision) else { return };
-        let Some(share) = decision.shares.get(&self.desk.me) else { return };
-        let otherwise = u64::from(self.desk.limits.breaks(Mutant::RunsOtherwise));
-        view.begin_transaction(share.now_ms + otherwise, share.seed ^ otherwise);
-        if run_part(view, &part) != share.replies {
-            self.desk.strayed.get_or_insert(transaction.id);
-        }
-        if !share.changes.is_empty() {
-            view.replay(&share.changes);
-        }
-        if !self.desk.limits.breaks(Mutant::TimeStaysBehind) {
-            view.time_is(decision.now_ms);
-        }
-        view.end_transaction();
-        for want in part.wants() {
-            let (Place::Key(key), quorate_commit::locks::Mode::Write) = (&want.key, want.mode) else {
-                continue;
-            };
-            let version = view.version(key).0;
-            self.desk.overtaken.extend(self.desk.locks.overtaken(&want.key, version));
-        }
-    }
-}
-
 #[cfg(test)]
 mod tests {
+    use quorate_commit::locks::Taken;
+
     use super::*;
     use crate::batch::{BatchHeader, encode_batch};
     use quorate_api::{Command, Request, SessionId};

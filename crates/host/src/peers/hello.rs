@@ -212,7 +212,9 @@ impl Myself {
         }
         let differs = |asked: u32, has: u32| asked != 0 && asked != has;
         let (asked, has) = (self.asked, welcome.shape);
-        if differs(asked.buckets.into(), has.buckets.into()) || differs(asked.copies.into(), has.copies.into()) {
+        if differs(asked.buckets.into(), has.buckets.into())
+            || differs(asked.copies.into(), has.copies.into())
+        {
             return Err(format!(
                 "its cluster has {has}, but the configuration here asks for {asked}: take cluster.buckets and cluster.copies \
                  (or --buckets and --copies) away, a node that joins learns them"

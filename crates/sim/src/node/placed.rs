@@ -30,7 +30,10 @@ pub(super) fn is_placed(nodes: &Nodes<Node>, buckets: NonZeroU16) -> Verdict {
         let known = machine.placement().map(|known| (known.number(), known.hash()));
         if known != Some((agreed.number(), agreed.hash())) {
             let number = agreed.number();
-            return Err(format!("{id:?} knows placement {known:?}, {number} is the newest: {:?}", machine.status()));
+            return Err(format!(
+                "{id:?} knows placement {known:?}, {number} is the newest: {:?}",
+                machine.status()
+            ));
         }
     }
     if !agreed.nodes().iter().map(|node| node.id).eq(live.iter().copied()) {
@@ -48,7 +51,9 @@ pub(super) fn is_placed(nodes: &Nodes<Node>, buckets: NonZeroU16) -> Verdict {
 /// Whether a bucket has the members it should have, and these have all of it.
 fn holds(nodes: &Nodes<Node>, bucket: Bucket, wanted: &[NodeId]) -> Verdict {
     let lead = leader(nodes, bucket).and_then(|id| nodes.machine(id)).and_then(|node| node.shard(bucket));
-    let Some(log) = lead.map(quorate_shard::Shard::log) else { return Err(format!("nobody leads {bucket:?}")) };
+    let Some(log) = lead.map(quorate_shard::Shard::log) else {
+        return Err(format!("nobody leads {bucket:?}"));
+    };
     let mut wanted = wanted.to_vec();
     wanted.sort_unstable();
     let members: Vec<NodeId> = log.epoch().members.iter().map(|member| member.id).collect();
@@ -56,7 +61,8 @@ fn holds(nodes: &Nodes<Node>, bucket: Bucket, wanted: &[NodeId]) -> Verdict {
         return Err(format!("{bucket:?} has the members {members:?} instead of {wanted:?}"));
     }
     for id in members {
-        let applied = nodes.machine(id).and_then(|node| node.shard(bucket)).map(|shard| shard.log().applied());
+        let applied =
+            nodes.machine(id).and_then(|node| node.shard(bucket)).map(|shard| shard.log().applied());
         if applied != Some(log.last()) {
             return Err(format!("{id:?} has applied {applied:?} of {} of {bucket:?}", log.last()));
         }

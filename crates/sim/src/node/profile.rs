@@ -88,7 +88,8 @@ pub fn swarm() -> Kind {
 /// Everything at once, with buckets placed on nodes that come and go.
 pub fn placed() -> Kind {
     let mut kind = swarm();
-    kind.profile = Profile { name: "placement", nodes: (1, 8), floors: PLACED_FLOORS.to_vec(), ..kind.profile };
+    kind.profile =
+        Profile { name: "placement", nodes: (1, 8), floors: PLACED_FLOORS.to_vec(), ..kind.profile };
     // Long enough for nodes to be taken for dead and to come back.
     kind.profile.safety = (Duration::from_millis(500), Duration::from_secs(8));
     kind.stress.placed = true;

@@ -1,0 +1,129 @@
+//! What a primary keeps while transactions are about, and what their commitment asks of it: locks, looks, decisions,
+//! effects.
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+use bytes::Bytes;
+use quorate_api::Reply;
+use quorate_commit::locks::{LockTable, Taken, Want};
+use quorate_commit::{Attempt, LogId, Resources, Transaction, TransactionId, Verdict};
+use quorate_kernel::wire;
+use quorate_replog::Index;
+
+use crate::Mutant;
+use crate::part::{Decision, Export, Part, Place};
+use crate::run::run_command;
+use crate::script::evaluate;
+use crate::sessions::Limits;
+use crate::view::View;
+
+/// The volatile part of what transactions are about.
+#[derive(Debug)]
+pub(crate) struct Desk {
+    pub(crate) me: LogId,
+    pub(crate) limits: Limits,
+    pub(crate) locks: LockTable<Place>,
+    /// Locked, and to be looked at once this entry is applied.
+    pub(crate) unchecked: Vec<(Index, Transaction)>,
+    /// Waiters that can never succeed since what was carried out last.
+    pub(crate) overtaken: BTreeSet<TransactionId>,
+    /// Whether locks were given back since batches were held back.
+    pub(crate) released: bool,
+    /// The newest entry of the log.
+    pub(crate) last: Index,
+    /// One that was carried out in this life otherwise than its vote had said.
+    pub(crate) strayed: Option<TransactionId>,
+}
+
+/// A desk, and the state in which something is carried out.
+pub(crate) struct At<'a, 'v> {
+    pub(crate) desk: &'a mut Desk,
+    pub(crate) view: Option<&'a mut View<'v>>,
+}
+
+/// Runs a part's commands.
+pub(crate) fn run_part(view: &mut View<'_>, part: &Part) -> Vec<(u32, Reply)> {
+    let versions = part.versions.iter();
+    let mut replies: Vec<(u32, Reply)> =
+        versions.map(|(number, key)| (*number, Reply::Int(view.version(key).0 as i64))).collect();
+    replies.extend(part.commands.iter().map(|(number, command)| (*number, run_command(view, command))));
+    replies
+}
+
+impl Desk {
+    /// What a transaction locks.
+    fn wants(&self, transaction: &Transaction) -> Vec<Want<Place>> {
+        let mut part = Part::of(transaction);
+        if self.limits.breaks(Mutant::LoansUnlocked) {
+            part.lends.clear();
+        }
+        part.wants()
+    }
+}
+
+impl Resources for At<'_, '_> {
+    fn prepare(&mut self, transaction: &Transaction) -> Attempt {
+        match self.desk.locks.try_all(transaction.id, &self.desk.wants(transaction)) {
+            Taken::Full => Attempt::Full,
+            Taken::Waits(owners) => Attempt::Waits(owners),
+            Taken::All => {
+                self.desk.unchecked.push((self.desk.last, transaction.clone()));
+                Attempt::Later
+            }
+        }
+    }
+
+    fn relock(&mut self, transaction: &Transaction) {
+        self.desk.locks.relock(transaction.id, &self.desk.wants(transaction));
+    }
+
+    fn wait(&mut self, transaction: &Transaction) -> Vec<TransactionId> {
+        self.desk.released = true;
+        self.desk.locks.wait(transaction.id, &self.desk.wants(transaction))
+    }
+
+    fn release(&mut self, id: TransactionId) -> Vec<TransactionId> {
+        self.desk.released = true;
+        self.desk.unchecked.retain(|(_, transaction)| transaction.id != id);
+        let mut woken = self.desk.locks.release(id);
+        woken.extend(core::mem::take(&mut self.desk.overtaken).into_iter().filter(|other| *other != id));
+        woken
+    }
+
+    fn decide(&mut self, transaction: &Transaction, exports: &BTreeMap<LogId, Bytes>) -> Verdict {
+        let read =
+            |(log, export): (&LogId, &Bytes)| (*log, wire::decode::<Export>(export).unwrap_or_default());
+        let exports: BTreeMap<LogId, Export> = exports.iter().map(read).collect();
+        let script = Part::of(transaction).script;
+        match evaluate(self.desk.me, &script, exports, &self.desk.limits) {
+            Some(decision) => Verdict::Commit(Bytes::from(wire::encode(&decision))),
+            None => Verdict::TooLarge,
+        }
+    }
+
+    fn carry_out(&mut self, transaction: &Transaction, decision: &Bytes) {
+        let Some(view) = &mut self.view else { panic!("only entries are carried out") };
+        let part = Part::of(transaction);
+        let Ok(decision) = wire::decode::<Decision>(decision) else { return };
+        let Some(share) = decision.shares.get(&self.desk.me) else { return };
+        let otherwise = u64::from(self.desk.limits.breaks(Mutant::RunsOtherwise));
+        view.begin_transaction(share.now_ms + otherwise, share.seed ^ otherwise);
+        if run_part(view, &part) != share.replies {
+            self.desk.strayed.get_or_insert(transaction.id);
+        }
+        if !share.changes.is_empty() {
+            view.replay(&share.changes);
+        }
+        if !self.desk.limits.breaks(Mutant::TimeStaysBehind) {
+            view.time_is(decision.now_ms);
+        }
+        view.end_transaction();
+        for want in part.wants() {
+            let (Place::Key(key), quorate_commit::locks::Mode::Write) = (&want.key, want.mode) else {
+                continue;
+            };
+            let version = view.version(key).0;
+            self.desk.overtaken.extend(self.desk.locks.overtaken(&want.key, version));
+        }
+    }
+}

@@ -1,0 +1,55 @@
+//! Keys whose time is over: when they go, and what waits for that.
+
+use crate::Mutant;
+use crate::layout::{HEADER_KEY_BYTES, number_in};
+use crate::view::View;
+
+/// Expired keys removed with each entry. More wait for the next one; they do not exist meanwhile.
+const EXPIRE_KEYS: usize = 64;
+
+impl View<'_> {
+    /// Removes keys that have expired by logged time, some of them if they are many.
+    pub(crate) fn expire_due(&mut self) {
+        let now_ms = self.state.now_ms;
+        if self.state.next_expiry_ms.is_none_or(|next_ms| next_ms > now_ms) {
+            return;
+        }
+        let keys = self.keys_of();
+        let end = keys.expiries_end();
+        let due = self.merged(&keys.expiry(0, &[]), &end, false, EXPIRE_KEYS);
+        for (row_key, _) in due {
+            let (expire_ms, key) = (number_in(&row_key), row_key.slice(HEADER_KEY_BYTES..));
+            if expire_ms <= now_ms && !self.is_kept(&key, expire_ms) {
+                self.remove_raw(&key);
+            }
+        }
+        let next = self.merged(&keys.expiry(0, &[]), &end, false, 1);
+        self.state.next_expiry_ms = next.first().map(|(row_key, _)| number_in(row_key));
+    }
+
+    /// Keys count until they are removed: for a vote, those past their time must be first.
+    pub(crate) fn await_expiry(&mut self) {
+        let keys = self.keys_of();
+        let end = keys.expiry(self.now_ms.saturating_add(1), &[]);
+        let due = self.merged(&keys.expiry(0, &[]), &end, false, 1);
+        if let Some((row_key, _)) = due.first() {
+            let (expire_ms, key) = (number_in(row_key), row_key.slice(HEADER_KEY_BYTES..));
+            if self.is_kept(&key, expire_ms) {
+                self.leans = true;
+            } else {
+                self.expires_first(expire_ms);
+            }
+        }
+    }
+
+    /// The log must say first that this time has come.
+    pub(crate) fn expires_first(&mut self, expire_ms: u64) {
+        let earliest = self.expiry_pending.map_or(expire_ms, |other| other.min(expire_ms));
+        self.expiry_pending = Some(earliest);
+    }
+
+    /// Whether a transaction that found the key waits for its outcome.
+    pub(crate) fn is_kept(&self, key: &[u8], expire_ms: u64) -> bool {
+        !self.limits.breaks(Mutant::ExpiryPassesTransactions) && self.shield.keeps(key, expire_ms)
+    }
+}

@@ -1,0 +1,118 @@
+//! What clients do when their time has come.
+
+use std::time::Duration;
+
+use quorate_api::Consistency;
+use quorate_kernel::NodeId;
+use quorate_node::Input;
+
+use super::{Asker, Cluster, KEEPER, LANE, LOOK, PIPELINE, PLAYER, Stage};
+use crate::{Agenda, Verdict};
+
+impl Cluster {
+    /// Lets a client of a course go on.
+    pub(super) fn drive_lane(&mut self, number: usize, agenda: &mut Agenda<Input>) -> Verdict {
+        let lane = &mut self.lanes[number];
+        let course = &mut self.courses[lane.course];
+        let request = lane.ask(course, agenda.now())?;
+        if let Some(request) = request {
+            let connection = self.seat(number);
+            self.send(connection, Asker { who: LANE + number as u64, what: 0 }, request, agenda);
+        }
+        Ok(())
+    }
+
+    pub(super) fn wake_lane(&mut self, number: usize, agenda: &mut Agenda<Input>) -> Verdict {
+        let lane = &mut self.lanes[number];
+        let course = &mut self.courses[lane.course];
+        if lane.begin(course, self.stage, agenda.now()) {
+            self.drive_lane(number, agenda)?;
+        }
+        self.rest(LANE + number as u64, agenda);
+        Ok(())
+    }
+
+    pub(super) fn wake_keeper(&mut self, number: usize, agenda: &mut Agenda<Input>) {
+        if self.stage == Stage::Work && self.keepers[number].is_idle() {
+            let request = self.keepers[number].begin(&mut self.rules, &mut self.rng, agenda.now());
+            // Anywhere: what one node shows, another must not take back.
+            let seat = self.rng.below(self.seats.len() as u64) as usize;
+            let connection = self.seat(seat);
+            self.send(connection, Asker { who: KEEPER + number as u64, what: 0 }, request, agenda);
+        }
+        self.rest(KEEPER + number as u64, agenda);
+    }
+
+    pub(super) fn wake_player(&mut self, number: usize, agenda: &mut Agenda<Input>) {
+        if self.stage == Stage::Work && self.players[number].is_idle() {
+            let request = self.players[number].begin(&mut self.rng);
+            let connection = self.seat(number);
+            self.send(connection, Asker { who: PLAYER + number as u64, what: 0 }, request, agenda);
+        }
+        self.rest(PLAYER + number as u64, agenda);
+    }
+
+    pub(super) fn wake_pipeline(&mut self, number: usize, agenda: &mut Agenda<Input>) {
+        let who = PIPELINE + number as u64;
+        let pipeline = &mut self.pipelines[number];
+        if pipeline.connection.is_none() && self.stage < Stage::Look {
+            let node = *self.rng.pick(&self.nodes).expect("there are nodes");
+            let connection = self.doors.open(node);
+            pipeline.connected(connection);
+        }
+        let pipeline = &mut self.pipelines[number];
+        match (self.stage, pipeline.connection) {
+            (Stage::Work, Some(connection)) if pipeline.is_tired() => self.hang_up(connection, agenda),
+            (Stage::Work, Some(connection)) => {
+                let burst = pipeline.burst(&mut self.rng);
+                let mut requests = Vec::new();
+                for (what, request) in burst {
+                    let asker = Asker { who, what };
+                    let now = agenda.now();
+                    requests.push(self.doors.request(connection, asker, request, Consistency::Strict, now));
+                }
+                if let Some(node) = self.doors.node(connection).filter(|_| !requests.is_empty()) {
+                    self.hand_over(node, requests, agenda);
+                }
+                if self.rng.chance(1, 100) {
+                    self.hang_up(connection, agenda);
+                }
+            }
+            (Stage::Look, _) if pipeline.in_flight == 0 => {
+                if let Some((what, request)) = pipeline.last_look() {
+                    pipeline.in_flight += 1;
+                    let connection = self.seat(number);
+                    self.send(connection, Asker { who, what: LOOK | what }, request, agenda);
+                }
+            }
+            _ => {}
+        }
+        self.rest(who, agenda);
+    }
+
+    /// Requests arrive together or in several parts; some others, who do not mind old answers, ask beside them.
+    pub(super) fn hand_over(
+        &mut self,
+        node: NodeId,
+        mut requests: Vec<quorate_node::ClientRequest>,
+        agenda: &mut Agenda<Input>,
+    ) {
+        if self.rng.chance(1, 4) && requests.len() > 1 {
+            let rest = requests.split_off(self.rng.between(1, requests.len() as u64 - 1) as usize);
+            agenda.input(Duration::ZERO, node, Input::Requests(requests));
+            requests = rest;
+        }
+        agenda.input(Duration::ZERO, node, Input::Requests(requests));
+        if self.healed.is_none() && self.short_lives > 0 && self.rng.chance(self.short_lives, 1_000) {
+            let after = Duration::from_micros(self.rng.between(100, 5_000));
+            agenda.crash(after, node, Duration::from_micros(100));
+        }
+        if self.rng.chance(self.relaxed, 100) {
+            let connection = self.doors.open(node);
+            let asker = Asker { who: u64::MAX, what: connection.0 };
+            let request = super::super::words::aside(connection.0, self.brief);
+            let request = self.doors.request(connection, asker, request, Consistency::Relaxed, agenda.now());
+            agenda.input(Duration::ZERO, node, Input::Requests(vec![request]));
+        }
+    }
+}
