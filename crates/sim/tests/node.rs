@@ -33,13 +33,9 @@ fn swarm_of_nodes() {
     summary.expect_success("node");
 }
 
-/// Transactions over keys that expire in the moment in which they are looked at. Fails as decision 0010 says it must, so it
-/// runs only if `BRIEF` is set.
+/// Transactions over keys that expire in the moment in which they are looked at.
 #[test]
 fn what_a_vote_found_does_not_expire() {
-    if std::env::var("BRIEF").is_err() {
-        return;
-    }
     let mut kind = swarm();
     kind.profile.floors.clear();
     kind.stress =
