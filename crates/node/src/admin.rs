@@ -83,10 +83,9 @@ impl Node {
             return self.admin_ended(asker, AdminOutcome::Refused(why.into()), out);
         }
         match request {
-            AdminRequest::ChangeMembers { .. } if self.roster.is_some() => {
-                let why = "the nodes of this cluster agree by themselves who is there: start a node with --join to add it, \
-                           stop it to remove it";
-                self.admin_ended(asker, AdminOutcome::Refused(why.into()), out);
+            AdminRequest::ChangeMembers { add, remove } if self.roster.is_some() => {
+                let add = add.into_iter().map(|member| member.id).collect();
+                self.change_holders(asker, add, remove, out);
             }
             AdminRequest::ChangeMembers { add, remove } => {
                 let ticket = self.next_ticket();
@@ -118,7 +117,7 @@ impl Node {
         self.admin_ended(asker, outcome, out);
     }
 
-    fn admin_ended(&mut self, asker: Asker, outcome: AdminOutcome, out: &mut Out) {
+    pub(crate) fn admin_ended(&mut self, asker: Asker, outcome: AdminOutcome, out: &mut Out) {
         match asker {
             Asker::Here(ticket) => out.output(Output::Admin(ticket, outcome)),
             Asker::There(node, id) => out.send(node, Message::AdminEnded { id, outcome }),

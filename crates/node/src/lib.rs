@@ -17,6 +17,7 @@ mod connections;
 mod dispatch;
 mod endpoints;
 mod gate;
+mod holders;
 mod interface;
 mod lane;
 mod machine;

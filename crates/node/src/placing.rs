@@ -93,6 +93,7 @@ impl Node {
     /// Looks after the charter: as the leader of bucket 0 changes it, as anybody else asks for it.
     pub(crate) fn look_after_charter(&mut self, cx: &mut Cx<'_>, out: &mut Out) {
         self.report(cx, out);
+        self.look_after_wishes(cx, out);
         if self.takes_batches(Bucket(0)) {
             return self.lead_charter(cx, out);
         }
@@ -136,6 +137,9 @@ impl Node {
             if let Ok(Some(_)) = next.placement.settle(bucket, mark, &members) {
                 cx.marks.hit("node.bucket.halted");
             }
+        }
+        for wish in &roster.wishes {
+            wish.enter(&mut next, |id| roster.capacity_of(id));
         }
         let rests = roster.left_at.is_some_and(|at| cx.now.since(at) < self.config.placing.repair_after);
         if next == current

@@ -15,6 +15,7 @@ use quorate_replog::Ballot;
 
 use crate::config::{NodeConfig, Placing};
 use crate::endpoints::Endpoints;
+use crate::holders::Wish;
 use crate::interface::Member;
 use crate::machine::{Node, Out, Timer};
 use crate::message::Message;
@@ -39,6 +40,8 @@ pub(crate) struct Roster {
     pub(crate) charter: Option<Charter>,
     /// For the leader of bucket 0: what leaders reported of their logs since the charter was changed last.
     pub(crate) reports: BTreeMap<Bucket, (u64, Vec<NodeId>)>,
+    /// For the leader of bucket 0: operators' wishes, until they have come true.
+    pub(crate) wishes: Vec<Wish>,
     /// When a member left last.
     pub(crate) left_at: Option<Time>,
     /// When the charter was proposed last, and on which.
@@ -86,6 +89,7 @@ impl Roster {
             needs: None,
             charter: Charter::founded(config),
             reports: BTreeMap::new(),
+            wishes: Vec::new(),
             left_at: None,
             proposed: (Time::default(), 0),
             asked_at: Time::default(),
@@ -108,6 +112,12 @@ impl Roster {
     /// A member of the view.
     pub(crate) fn member(&self, id: NodeId) -> Option<Member> {
         self.view()?.members.iter().find(|member| member.id == id).map(member_of)
+    }
+
+    /// How much a member says it should hold.
+    pub(crate) fn capacity_of(&self, id: NodeId) -> u32 {
+        let member = self.view().and_then(|view| view.members.iter().find(|member| member.id == id));
+        member.map_or(0, |member| member.meta.capacity)
     }
 
     pub(crate) fn hint(&self, bucket: Bucket) -> Option<(Ballot, NodeId)> {

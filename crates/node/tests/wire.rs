@@ -10,6 +10,7 @@ use std::path::Path;
 use bytes::Bytes;
 use quorate_api::{Bucket, Command, CommandCode, Reply, Request, SessionId, Version};
 use quorate_kernel::{NodeId, Time, wire};
+use quorate_membership as membership;
 use quorate_node::{AdminOutcome, AdminRequest, Endpoints, Member, Message};
 use quorate_replog::{
     self as replog, Append, Ballot, Content, Echo, Entry, Epoch, Part, Prepare, Record, Seal, StateMeta,
@@ -131,6 +132,7 @@ fn messages() -> Vec<(&'static str, Message)> {
     let session = SessionId(0x0123_4567_89ab_cdef);
     let change = AdminRequest::ChangeMembers { add: vec![member(4)], remove: vec![NodeId(1)] };
     let transfer = AdminRequest::TransferLeadership { to: Some(NodeId(3)) };
+    let leave = membership::Message::Leave { view: membership::ViewId { seq: 300, hash: 7 } };
     let log = log_messages().into_iter().map(|(name, message)| (name, Message::Log(message)));
     let own = [
         ("submit", Message::Submit(Bytes::from_static(b"batch"))),
@@ -154,6 +156,12 @@ fn messages() -> Vec<(&'static str, Message)> {
         ("admin_ended.done", Message::AdminEnded { id: 3, outcome: AdminOutcome::Done }),
         ("admin_ended.refused", Message::AdminEnded { id: 3, outcome: AdminOutcome::Refused("why".into()) }),
         ("admin_ended.unknown", Message::AdminEnded { id: 3, outcome: AdminOutcome::Unknown("why".into()) }),
+        ("membership", Message::Membership(Box::new(leave))),
+        ("acquaint", Message::Acquaint(vec![member(4), member_with_cluster_view(5)])),
+        ("leads", Message::Leads { ballot: ballot(6) }),
+        ("charter", Message::Charter(Bytes::from_static(b"charter"))),
+        ("charter_wanted", Message::CharterWanted { number: 300 }),
+        ("report", Message::Report { mark: 300, members: vec![NodeId(1), NodeId(3)] }),
     ];
     own.into_iter().chain(log).collect()
 }
@@ -169,7 +177,9 @@ fn records() -> Vec<(&'static str, quorate_node::Record)> {
         ("installed", Record::Installed { base: 310, base_ballot: ballot(5) }),
         ("kept", Record::Kept { promised: ballot(6), log_ballot: ballot(5), epochs: vec![epoch()] }),
     ];
-    first.into_iter().map(of(0)).chain([other].map(of(258))).collect()
+    let state = membership::Record::State { seq: 300, state: Bytes::from_static(b"state") };
+    let membership = ("membership.state", quorate_node::Record::Membership(state));
+    first.into_iter().map(of(0)).chain([other].map(of(258))).chain([membership]).collect()
 }
 
 fn hex(bytes: &[u8]) -> String {

@@ -71,3 +71,34 @@ impl Shard {
         self.propose(cx, &payload, out);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn note(on: u64, number: u64) -> Note {
+        Note { name: 1, on, number, content: Bytes::from_static(b"c") }
+    }
+
+    #[test]
+    fn a_note_replaces_what_it_was_built_on_and_nothing_else() {
+        let (area, mut overlay, mut notes) = ([0; 5], Overlay::default(), Notes::default());
+        assert!(!notes.apply(area, &note(1, 2), &mut overlay), "there is none");
+        assert!(notes.apply(area, &note(0, 1), &mut overlay));
+        assert!(!notes.apply(area, &note(0, 2), &mut overlay), "it was built on none");
+        assert!(!notes.apply(area, &note(1, 1), &mut overlay), "it is no newer");
+        assert!(notes.apply_all(area, &[note(1, 3), note(1, 4)], &mut overlay));
+        assert_eq!(notes.get(1), Some(&note(1, 3)), "the first of two that build on the same");
+        assert_eq!(notes.get(0), None);
+    }
+
+    #[test]
+    fn notes_stand_behind_all_else_in_an_entry() {
+        let plain = Payload { now_ms: 5, ..Payload::default() };
+        let noted = Payload { notes: alloc::vec![note(1, 2)], ..plain.clone() };
+        for payload in [plain.clone(), noted.clone()] {
+            assert_eq!(Payload::decode(&payload.encode()), Ok(payload));
+        }
+        assert!(noted.encode().starts_with(&plain.encode()), "an entry without notes is as it was");
+    }
+}
