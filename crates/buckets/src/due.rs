@@ -1,7 +1,7 @@
 //! What the leader of a bucket has to do: bring the members of its log in line with the placement.
 //!
-//! A log keeps a mark: the number that [`Due::number`] had when its members were last changed, stored by the same entry
-//! that changed them. A placement in which the bucket changed last before that is older than what the log is in line with, and
+//! A log keeps a mark: the number that [`Due::number`] had when its members were last to change, stored before they are
+//! changed, or with them. A placement in which the bucket changed last before that is older than what the log is in line with, and
 //! has no say. So two leaders with different placements cannot undo each other's work for ever, whatever they believe.
 
 use alloc::vec::Vec;

@@ -90,3 +90,18 @@ fn hashes_tell_histories_apart() {
         seen.insert(placement.hash());
     }
 }
+
+/// Founders compute the first placement each for itself, at every start: another choice for the same founders would found a
+/// bucket twice. It must never change.
+#[test]
+fn what_founders_choose_never_changes() {
+    let hashes = [(1, 1, 1), (1, 3, 3), (5, 4, 20), (16, 3, 7)]
+        .map(|(buckets, copies, count)| founded(buckets, copies, nodes(1..=count)).hash());
+    let never = [
+        11_253_508_851_687_972_913,
+        2_588_142_489_382_989_290,
+        17_061_221_391_322_252_635,
+        11_948_079_461_632_301_747,
+    ];
+    assert_eq!(hashes, never);
+}

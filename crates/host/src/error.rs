@@ -39,6 +39,19 @@ pub enum StartError {
         /// What the configuration says.
         asked: u16,
     },
+    /// The cluster was founded with another number of copies than is asked for.
+    #[error(
+        "{}: this node's cluster was founded with {kept} copies of each bucket (0: all nodes hold everything), but cluster.copies \
+         asks for {asked}: take that setting (or --copies) away, or found another cluster in an empty directory", path.display()
+    )]
+    Copies {
+        /// The directory.
+        path: std::path::PathBuf,
+        /// What it says.
+        kept: u8,
+        /// What the configuration says.
+        asked: u8,
+    },
     /// The log cannot be used.
     #[error(transparent)]
     Log(#[from] OpenError),
@@ -93,7 +106,7 @@ impl StartError {
     /// The exit code of the process, after `sysexits.h` where it has one.
     pub fn exit_code(&self) -> u8 {
         match self {
-            StartError::Config(_) | StartError::Buckets { .. } => 78,
+            StartError::Config(_) | StartError::Buckets { .. } | StartError::Copies { .. } => 78,
             StartError::Data(DataDirError::InUse { .. }) => 73,
             StartError::Data(_)
             | StartError::Meta { .. }

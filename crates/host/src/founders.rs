@@ -1,7 +1,7 @@
 //! The first members of a cluster, as a configuration lists them.
 
 use quorate_kernel::{ClusterId, NodeId};
-use quorate_node::{BUCKETS_MAX, Endpoints, Member};
+use quorate_node::{BUCKETS_MAX, COPIES_MAX, Endpoints, LABEL_BYTES_MAX, Member};
 
 use crate::config::Config;
 
@@ -63,6 +63,17 @@ pub(crate) fn complaints(config: &Config) -> Vec<String> {
             "cluster.buckets = {}: a cluster has 1 to {BUCKETS_MAX} buckets (0: as it was founded)",
             cluster.buckets
         ));
+    }
+    if cluster.copies > COPIES_MAX {
+        complaints.push(format!(
+            "cluster.copies = {}: a bucket has 1 to {COPIES_MAX} copies (0: all nodes hold everything)",
+            cluster.copies
+        ));
+    }
+    for (name, label) in [("zone", &cluster.zone), ("rack", &cluster.rack)] {
+        if label.len() > LABEL_BYTES_MAX {
+            complaints.push(format!("cluster.{name} is longer than {LABEL_BYTES_MAX} bytes: shorten it"));
+        }
     }
     if cluster.members.is_empty() {
         return complaints;

@@ -139,6 +139,10 @@ fn on_disk(
     if kept != 0 && asked != 0 && kept != asked {
         return Err(StartError::Buckets { path: dir.path().to_owned(), kept, asked });
     }
+    let (kept, asked) = (meta.copies, config.cluster.copies);
+    if meta.buckets != 0 && asked != 0 && kept != asked {
+        return Err(StartError::Copies { path: dir.path().to_owned(), kept, asked });
+    }
     let Ok(bootstrap) = wire::decode::<Vec<Member>>(&meta.bootstrap) else {
         return Err(StartError::Meta { path: dir.path().to_owned() });
     };

@@ -239,23 +239,24 @@ impl Node {
 
     /// Says whom this node wants to be connected to, if that has changed.
     pub(crate) fn tell_peers(&mut self, out: &mut Out) {
-        let logs = self.replicas.values().map(Replica::log);
-        let mut peers: Vec<Member> =
-            logs.flat_map(|log| log.peers()).map(|peer| from_log_member(&peer)).collect();
-        let me = self.config.me.id;
         let known = self.roster.as_ref().map(|roster| roster.peers());
         let is_member = known.is_none() && self.log().is_member();
+        // The newest word first: a node's own, that of the view, that of the logs, which keep what they were told once.
+        let mut peers: Vec<Member> = Vec::new();
+        if !is_member {
+            peers.extend(self.contacts.values().cloned());
+        }
+        peers.extend(known.into_iter().flatten());
+        let logs = self.replicas.values().map(Replica::log);
+        peers.extend(logs.flat_map(|log| log.peers()).map(|peer| from_log_member(&peer)));
         if self.is_out() {
             // It may still be asked by those who want to join.
             peers.extend(self.log().epoch().members.iter().map(from_log_member));
         }
-        peers.extend(known.into_iter().flatten());
-        if !is_member {
-            peers.extend(self.contacts.values().cloned());
-        }
+        let me = self.config.me.id;
         peers.retain(|peer| peer.id != me);
-        peers.sort();
-        peers.dedup_by_key(|member| member.id);
+        peers.sort_by_key(|peer| peer.id);
+        peers.dedup_by_key(|peer| peer.id);
         if peers != self.peers_told {
             self.peers_told.clone_from(&peers);
             out.output(Output::Peers(peers));

@@ -74,7 +74,7 @@ impl Node {
                 self.change(cx, bucket, (ticket, add, remove), out);
                 continue;
             }
-            if let Some(to) = self.leader_due(bucket).filter(|_| balance) {
+            if balance && let Some(to) = self.leader_due(bucket) {
                 cx.marks.hit("node.bucket.balanced");
                 self.step_shard(cx, bucket, Event::Input(shard::Input::Transfer(Some(to))), out);
             }

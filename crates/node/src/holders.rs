@@ -35,6 +35,13 @@ impl Wish {
         }
     }
 
+    /// Gives up what a later wish wants otherwise; whether nothing is left.
+    fn is_undone(&mut self, add: &[NodeId], remove: &[NodeId]) -> bool {
+        self.add.retain(|id| !remove.contains(id));
+        self.remove.retain(|id| !add.contains(id));
+        self.add.is_empty() && self.remove.is_empty()
+    }
+
     /// Whether nobody holds what it should not any more.
     fn is_true(&self, placement: &Placement) -> bool {
         let count = placement.bucket_count().get();
@@ -75,7 +82,14 @@ impl Node {
         } else if roster.wishes.len() >= WISHES_MAX {
             refused("too many changes are under way: try again")
         } else {
-            return roster.wishes.push(Wish { asker, add, remove });
+            let undone =
+                roster.wishes.extract_if(.., |wish| wish.is_undone(&add, &remove)).collect::<Vec<_>>();
+            roster.wishes.push(Wish { asker, add, remove });
+            for wish in undone {
+                let why = "a later change undid this one".into();
+                self.admin_ended(wish.asker, AdminOutcome::Refused(why), out);
+            }
+            return;
         };
         self.admin_ended(asker, outcome, out);
     }

@@ -260,7 +260,9 @@ impl Node {
             Message::Membership(msg) => self.step_membership(cx, Event::Message { from, msg: *msg }, out),
             Message::Acquaint(members) => self.on_acquaint(members, out),
             Message::Leads { ballot } => self.on_leads(cx, bucket, from, ballot, out),
-            Message::Charter(content) => self.on_charter(cx, &content),
+            Message::Charter(content) => {
+                self.on_charter(cx, &content);
+            }
             Message::CharterWanted { number } => self.on_charter_wanted(from, number, out),
             Message::Report { mark, members } => self.on_report(bucket, mark, members),
             Message::Join(member) => self.on_join(cx, member, out),

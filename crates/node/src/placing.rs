@@ -123,6 +123,12 @@ impl Node {
         if proposed_on == on + 1 && cx.now.since(proposed_at) < AGAIN {
             return;
         }
+        let seq = roster.view().map_or(0, |view| view.id.seq);
+        let rests = roster.left_at.is_some_and(|at| cx.now.since(at) < self.config.placing.repair_after);
+        let is_quiet = roster.reports.is_empty() && roster.wishes.is_empty();
+        if is_quiet && roster.at_rest == Some((on, seq, rests)) {
+            return;
+        }
         let current = match agreed {
             Some(note) => wire::decode::<Charter>(&note.content).ok(),
             None => Charter::founded(&self.config),
@@ -141,7 +147,6 @@ impl Node {
         for wish in &roster.wishes {
             wish.enter(&mut next, |id| roster.capacity_of(id));
         }
-        let rests = roster.left_at.is_some_and(|at| cx.now.since(at) < self.config.placing.repair_after);
         if next == current
             && let Some(step) = next.placement.next_step()
             && !(rests && step.why == Why::Missing)
@@ -150,6 +155,7 @@ impl Node {
             cx.marks.hit("node.charter.step");
         }
         if next == current && agreed.is_some() {
+            roster.at_rest = Some((on, seq, rests));
             return;
         }
         cx.marks.hit("node.charter.proposed");
@@ -168,8 +174,8 @@ impl Node {
         let Some(replica) = self.replicas.get(&bucket) else { return };
         let leads = replica.log().leads();
         let Some(content) = replica.shard.note(CHARTER).map(|note| note.content.clone()) else { return };
-        self.on_charter(cx, &content);
-        let Some(roster) = self.roster.as_ref().filter(|_| leads) else { return };
+        let is_news = self.on_charter(cx, &content);
+        let Some(roster) = self.roster.as_ref().filter(|_| leads && is_news) else { return };
         for member in roster.view().iter().flat_map(|view| view.members.iter()) {
             if member.id != self.config.me.id {
                 // It is chosen: a quorum's disks have it.
@@ -178,20 +184,21 @@ impl Node {
         }
     }
 
-    /// A charter has come; the newer one counts.
-    pub(crate) fn on_charter(&mut self, cx: &mut Cx<'_>, content: &Bytes) {
-        let (count, Some(roster)) = (self.config.buckets, &mut self.roster) else { return };
-        let Ok(charter) = wire::decode::<Charter>(content) else {
-            return cx.marks.hit("node.charter.unreadable");
+    /// A charter has come; the newer one counts. Whether it is that.
+    pub(crate) fn on_charter(&mut self, cx: &mut Cx<'_>, content: &Bytes) -> bool {
+        let (count, Some(roster)) = (self.config.buckets, &mut self.roster) else { return false };
+        let charter = wire::decode::<Charter>(content).ok();
+        let Some(charter) = charter.filter(|charter| charter.placement.bucket_count() == count) else {
+            cx.marks.hit("node.charter.unreadable");
+            return false;
         };
-        if charter.placement.bucket_count() != count {
-            return cx.marks.hit("node.charter.unreadable");
-        }
         let key = |charter: &Charter| (charter.placement.number(), charter.view);
-        if roster.charter.as_ref().is_none_or(|known| key(known) < key(&charter)) {
+        let is_news = roster.charter.as_ref().is_none_or(|known| key(known) < key(&charter));
+        if is_news {
             cx.marks.hit("node.charter.news");
             roster.charter = Some(charter);
         }
+        is_news
     }
 
     pub(crate) fn on_charter_wanted(&mut self, from: NodeId, number: u64, out: &mut Out) {
@@ -211,7 +218,7 @@ impl Node {
             };
             let (known_mark, known) = placement.placement.reported(bucket);
             let Some(replica) = self.replicas.get_mut(&bucket) else { continue };
-            if !replica.log().is_member() {
+            if !replica.log().holds() {
                 continue;
             }
             let leaderless = match replica.log().believed_leader() {
@@ -227,10 +234,10 @@ impl Node {
             let mark = replica.shard.note(MARK).map_or(0, |note| note.number);
             let members = member_ids(replica.log());
             let is_news = mark > known_mark || (mark == known_mark && members != known);
-            if !is_news || !(replica.took || leaderless) || cx.now.since(replica.noted_at) < AGAIN {
+            if !is_news || !(replica.took || leaderless) || cx.now.since(replica.reported_at) < AGAIN {
                 continue;
             }
-            replica.noted_at = cx.now;
+            replica.reported_at = cx.now;
             match self.believed_leader(Bucket(0)) {
                 Some(leader) if leader == self.config.me.id => self.on_report(bucket, mark, members),
                 // What is agreed in its log, or was when this node last heard.
@@ -266,13 +273,13 @@ impl Node {
         let mark = replica.shard.note(MARK).map_or(0, |note| note.number);
         let ids = member_ids(replica.log());
         let Some(due) = charter.placement.members_due(bucket, &ids, mark) else { return };
-        if due.number > mark {
-            if cx.now.since(replica.noted_at) >= AGAIN {
-                replica.noted_at = cx.now;
-                let note = Note { name: MARK, on: mark, number: due.number, content: Bytes::new() };
-                self.step_shard(cx, bucket, Event::Input(shard::Input::Note(note)), out);
-            }
+        if cx.now.since(replica.followed_at) < AGAIN && replica.followed == (due.number, mark) {
             return;
+        }
+        (replica.followed_at, replica.followed) = (cx.now, (due.number, mark));
+        if due.number > mark {
+            let note = Note { name: MARK, on: mark, number: due.number, content: Bytes::new() };
+            return self.step_shard(cx, bucket, Event::Input(shard::Input::Note(note)), out);
         }
         let add: Vec<Member> =
             due.add.iter().filter_map(|id| roster.member(*id)).map(|member| to_log_member(&member)).collect();

@@ -26,8 +26,12 @@ pub(crate) struct Replica {
     pub(crate) tidied_at: u64,
     /// The member change that brings it in line with the placement of this number: its ticket, and that number.
     pub(crate) following: Option<(u64, u64)>,
-    /// When its leader last noted or reported something.
-    pub(crate) noted_at: Time,
+    /// When this node, leading, last noted something or began to change the members.
+    pub(crate) followed_at: Time,
+    /// The number of the placement that asked for it, and the mark at that time.
+    pub(crate) followed: (u64, u64),
+    /// When this node last reported how the log is.
+    pub(crate) reported_at: Time,
     /// Since when no leader of it is known.
     pub(crate) leaderless_since: Option<Time>,
 }
@@ -42,7 +46,9 @@ impl Replica {
             needs: None,
             tidied_at: 0,
             following: None,
-            noted_at: Time::default(),
+            followed_at: Time::default(),
+            followed: (0, 0),
+            reported_at: Time::default(),
             leaderless_since: None,
         }
     }

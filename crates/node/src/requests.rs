@@ -112,7 +112,7 @@ impl Node {
         out: &mut Out,
     ) {
         let copy = self.replicas.get(&bucket);
-        let copy = copy.filter(|replica| self.roster.is_none() || replica.log().is_member());
+        let copy = copy.filter(|replica| self.roster.is_none() || replica.log().holds());
         match (kind, request.consistency, copy) {
             (Kind::Write, ..) => self.lane(bucket).origin.take(request, taken_at),
             (Kind::Read, Consistency::Relaxed, Some(replica)) => {

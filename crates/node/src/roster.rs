@@ -46,6 +46,8 @@ pub(crate) struct Roster {
     pub(crate) left_at: Option<Time>,
     /// When the charter was proposed last, and on which.
     pub(crate) proposed: (Time, u64),
+    /// For the leader of bucket 0: the charter's note, the view, and whether repairs wait, at which nothing was due.
+    pub(crate) at_rest: Option<(u64, u64, bool)>,
     pub(crate) asked_at: Time,
     /// By bucket: who said last that it leads.
     hints: Vec<Option<(Ballot, NodeId)>>,
@@ -92,6 +94,7 @@ impl Roster {
             wishes: Vec::new(),
             left_at: None,
             proposed: (Time::default(), 0),
+            at_rest: None,
             asked_at: Time::default(),
             hints: alloc::vec![None; usize::from(config.buckets.get())],
             told_at: Time::default(),
@@ -146,7 +149,7 @@ impl Node {
         let log = self.replicas.get(&bucket).map(Replica::log);
         let Some(roster) = &self.roster else { return log?.believed_leader() };
         let hint = roster.hint(bucket);
-        match log.filter(|log| log.is_member()) {
+        match log.filter(|log| log.holds()) {
             Some(log) if hint.is_none_or(|(ballot, _)| ballot.epoch <= log.epoch().number) => {
                 log.believed_leader()
             }
@@ -200,13 +203,18 @@ impl Node {
                 cx.marks.hit("node.view.installed");
                 roster.acquaintances.clear();
                 self.tell_peers(out);
+                self.acquaint_strangers(out);
             }
             membership::Output::NextView { left, .. } => {
                 cx.marks.hit("node.view.next");
-                if !left.is_empty() {
+                let rests =
+                    roster.left_at.is_some_and(|at| cx.now.since(at) < self.config.placing.repair_after);
+                if !left.is_empty() && !rests {
+                    // Who comes and goes all the time holds nothing up for ever.
                     roster.left_at = Some(cx.now);
                 }
                 self.tell_peers(out);
+                self.acquaint_strangers(out);
             }
             membership::Output::Kicked { .. } => {
                 cx.marks.hit("node.view.kicked");
@@ -244,14 +252,16 @@ impl Node {
     /// Tells all members that this node leads a bucket.
     pub(crate) fn announce(&self, bucket: Bucket, out: &mut Out) {
         let Some(roster) = &self.roster else { return };
-        for member in roster.view().iter().flat_map(|view| view.members.iter()) {
+        // Whoever was removed from the view may lead nevertheless.
+        for member in roster.membership.last_view().iter().flat_map(|view| view.members.iter()) {
             self.announce_to(bucket, member.id, out);
         }
     }
 
     /// Tells one node that this one leads a bucket, if it does.
     pub(crate) fn announce_to(&self, bucket: Bucket, to: NodeId, out: &mut Out) {
-        let leading = self.replicas.get(&bucket).and_then(|replica| replica.log().leading());
+        let leading = self.replicas.get(&bucket).filter(|replica| replica.shard.takes_batches());
+        let leading = leading.and_then(|replica| replica.log().leading());
         if let Some(ballot) = leading.filter(|_| to != self.config.me.id) {
             // A hint; harmless if forgotten.
             out.send_early(to, Message::Leads { ballot }.about(bucket));
@@ -286,6 +296,13 @@ impl Node {
         if roster.membership.last_view().is_some_and(|view| !view.has(with)) {
             // Says only who and where others are.
             out.send_early(with, Message::Acquaint(roster.last_members()));
+        }
+    }
+
+    /// The members have changed: those who want in are told, or they would not reach some of them.
+    fn acquaint_strangers(&self, out: &mut Out) {
+        for contact in self.contacts.keys().filter(|id| self.connected.contains(id)) {
+            self.acquaint(*contact, out);
         }
     }
 

@@ -90,7 +90,7 @@ impl Node {
             keys: 0,
         };
         let copy =
-            self.replicas.get(&bucket).filter(|replica| self.roster.is_none() || replica.log().is_member());
+            self.replicas.get(&bucket).filter(|replica| self.roster.is_none() || replica.log().holds());
         status.members = match (copy, self.placement()) {
             (Some(replica), _) => replica.log().epoch().members.iter().map(|member| member.id).collect(),
             (None, Some(placement)) => placement.members(bucket).to_vec(),

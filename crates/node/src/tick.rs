@@ -2,6 +2,7 @@
 
 use quorate_api::Bucket;
 use quorate_kernel::Cx;
+use quorate_replog::Replog;
 use quorate_shard::{self as shard, Mutant};
 
 use crate::interface::Output;
@@ -58,7 +59,8 @@ impl Node {
         if !self.stopping || self.stopped {
             return;
         }
-        let alone = self.replicas.values().all(|replica| replica.log().epoch().members.len() <= 1);
+        let alone = |log: &Replog| !log.leads() || log.epoch().members.len() <= 1;
+        let alone = self.replicas.values().all(|replica| alone(replica.log()));
         let idle = self.awaited() == 0 && (alone || !self.leads_any());
         if idle || self.config.limits.breaks(Mutant::StopWhileLeading) {
             self.stopped = true;

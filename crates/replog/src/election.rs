@@ -54,6 +54,8 @@ impl Replog {
             self.abandon_receiving(cx, out);
             self.stand(cx, true, None, out);
         } else {
+            // Whoever sent it is silent, too.
+            self.abandon_receiving(cx, out);
             self.arm_election(cx, out);
         }
     }

@@ -157,6 +157,8 @@ pub struct Replog {
     pub(crate) journal: VecDeque<(Index, Position)>,
     pub(crate) journal_bytes: usize,
     pub(crate) checkpoint: Option<(Sequence, Index)>,
+    /// The records of this log hold up those of others.
+    pub(crate) in_the_way: bool,
 }
 
 impl Replog {
@@ -197,6 +199,7 @@ impl Replog {
             journal: VecDeque::new(),
             journal_bytes: 0,
             checkpoint: None,
+            in_the_way: false,
         }
     }
 
@@ -284,6 +287,11 @@ impl Replog {
     /// Whether this replica counts.
     pub fn is_member(&self) -> bool {
         self.voters.binary_search(&self.me).is_ok()
+    }
+
+    /// Whether this replica counts, and was not told that it does no more.
+    pub fn holds(&self) -> bool {
+        self.is_member() && !self.retired
     }
 
     /// Whether it was a member, is none any more and has been told that nobody needs it.
@@ -410,7 +418,8 @@ impl Replog {
             Input::PeerLost(peer) => self.peer_lost(cx, peer, out),
             // As if they were many: seen to after this step.
             Input::Checkpoint => {
-                self.journal_bytes = self.journal_bytes.max(self.config.checkpoint_bytes + 1)
+                self.in_the_way = true;
+                self.journal_bytes = self.journal_bytes.max(self.config.checkpoint_bytes + 1);
             }
             Input::Applied(applied) => {
                 assert!(self.applied <= applied && applied <= self.chosen, "applied {applied} out of order");

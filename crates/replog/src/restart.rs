@@ -200,6 +200,16 @@ impl Replog {
         }
         // Kept first, so that what the discarded records said besides entries is never missing.
         let kept = self.persist_kept(out);
+        if core::mem::take(&mut self.in_the_way) && self.log.base() <= durable {
+            // Others wait for room, and nobody may ever choose what is left: it moves behind them.
+            self.journal.clear();
+            let tail = self.log.slice(durable + 1, usize::MAX);
+            if !tail.is_empty() {
+                self.persist_entries(durable + 1, tail, out);
+            }
+            self.journal_bytes = 0;
+            return out.discard(kept);
+        }
         out.discard(self.journal.front().map_or(kept, |(_, position)| *position));
     }
 
