@@ -7,7 +7,7 @@ use bytes::BytesMut;
 use libfuzzer_sys::fuzz_target;
 use quorate_api::{Outcome, Refusal, Reply, Request};
 use quorate_resp::{
-    Act, ClientRow, Connection, Facts, Limits, Parser, Session, Setting, Step, World, render,
+    Act, ClientRow, Connection, Facts, Limits, Parser, Session, Setting, Step, View, World, render,
 };
 
 struct Bare {
@@ -61,7 +61,9 @@ fn outcome_of(request: &Request, choice: u8) -> Outcome {
 fn converse(bytes: &[u8], piece: usize, choice: u8) -> Vec<u8> {
     let limits = if choice & 16 == 0 { Limits::tiny() } else { Limits::production() };
     let world = Bare { password: (choice & 32 != 0).then_some(b"x") };
-    let connection = Connection { id: 1, address: "a:1".into(), local_address: "b:2".into(), since_us: 0 };
+    let view = if choice & 64 == 0 { View::Standalone } else { View::Cluster };
+    let connection =
+        Connection { id: 1, address: "a:1".into(), local_address: "b:2".into(), since_us: 0, view };
     let mut parser = Parser::new(limits.clone());
     let mut session = Session::new(connection, limits.clone());
     let mut buffer = BytesMut::new();

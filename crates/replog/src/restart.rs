@@ -200,9 +200,14 @@ impl Replog {
         }
         // Kept first, so that what the discarded records said besides entries is never missing.
         let kept = self.persist_kept(out);
-        if core::mem::take(&mut self.in_the_way) && self.log.base() <= durable {
-            // Others wait for room, and nobody may ever choose what is left: it moves behind them.
+        if core::mem::take(&mut self.in_the_way)
+            && self.log.base() <= durable
+            && let Some(base_ballot) = self.log.ballot_at(durable)
+        {
+            // Others wait for room, and nobody may ever choose what is left: it moves behind them. Some of the old records may
+            // survive, so this is where the log begins.
             self.journal.clear();
+            out.persist(Record::Installed { base: durable, base_ballot });
             let tail = self.log.slice(durable + 1, usize::MAX);
             if !tail.is_empty() {
                 self.persist_entries(durable + 1, tail, out);

@@ -342,14 +342,14 @@ mod tests {
         assert_eq!(&bytes[12..], payload);
         let mut several = Vec::new();
         put_hello(&mut several, &Hello { versions: (1, 2), ..with_buckets(7, 300, 4, 0).hello() });
-        assert_eq!(&several[12..], [&payload[..payload.len() - 1], &[2, 4]].concat());
+        assert_eq!(&several[12..], [&payload[..payload.len() - 1], &[2, 4, 0]].concat());
         assert_eq!(read_hello(&several).map(|read| read.map(|(hello, _)| hello.shape.buckets)), Ok(Some(4)));
-        for wrong in [0, 1, BUCKETS_MAX + 1] {
+        for wrong in [0, BUCKETS_MAX + 1].map(|buckets| Shape { buckets, copies: 3 }) {
             let mut bytes = Vec::new();
             frame::append(&mut bytes, FRAME_VERSION, KIND_HELLO, |bytes| {
                 wire::encode_after(&wrong, wire::encode_after(&node(7, 1).hello(), bytes))
             });
-            assert!(read_hello(&bytes).is_err(), "{wrong} buckets");
+            assert!(read_hello(&bytes).is_err(), "{wrong}");
         }
     }
 
@@ -362,9 +362,14 @@ mod tests {
         assert_eq!(with_buckets(0, 2, 0, 4).judge_welcome(&welcome, None), Ok(()));
         let refused = with_buckets(0, 2, 0, 8).judge_welcome(&welcome, None).expect_err("it asks for 8");
         assert!(refused.contains("has 4 buckets") && refused.contains("asks for 8"), "{refused}");
+        let placed = Shape { buckets: 4, copies: 3 };
+        let founder = Myself { shape: placed, asked: placed, ..with_buckets(7, 1, 4, 4) };
+        let placed = founder.judge(&with_buckets(0, 2, 0, 0).hello()).expect("it joins");
+        assert_eq!((placed.shape.copies, with_buckets(0, 2, 0, 4).judge_welcome(&placed, None)), (3, Ok(())));
+        assert!(founder.judge(&with_buckets(7, 2, 4, 4).hello()).is_err(), "founded without copies");
         let other = with_buckets(7, 2, 8, 8);
         let refused = me.judge(&other.hello()).expect_err("founded with 8");
-        assert!(refused.contains("4 buckets here and 8 there"), "{refused}");
+        assert!(refused.contains("4 buckets, all on every node here and 8 buckets"), "{refused}");
         assert!(other.judge_welcome(&welcome, None).is_err());
         let old = Hello { versions: (1, 1), ..node(0, 2).hello() };
         assert!(me.judge(&old).expect_err("too old").contains("upgrade"));
