@@ -1,7 +1,7 @@
-//! Locks for parents whose resources are keys: shared by readers, taken all or none, queued by age.
+//! Locks for parents whose resources are keys: shared by those that do the same, taken all or none, queued by age.
 //!
 //! A transaction says at once all that it wants. It gets everything or waits for everything, holding nothing; and it never
-//! gets past an older one that waits for something it shares with it, unless both only read. Deadlocks between logs end
+//! gets past an older one that waits for something it shares with it, unless both may have it at once. Deadlocks between logs end
 //! because an older one that waits has younger holders revert ([`crate::Resources::wait`]); that this comes to an end rests on
 //! both rules, and on every release waking whoever may go on. Locks are volatile: a new primary takes those again that its
 //! log proves.
@@ -14,13 +14,28 @@ use crate::{Mutant, TransactionId};
 #[cfg(test)]
 mod tests;
 
-/// What a transaction does with a key.
+/// What a transaction does with a key: alone, or together with those that do the same.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Mode {
     /// It reads it; others may read it too.
     Read,
+    /// For a key that stands for many: it writes some of them, which it locks as well; others may do so too.
+    Intend,
     /// It writes it, and may read it.
     Write,
+}
+
+impl Mode {
+    /// Whether two may have it at once, one for this and one for the other.
+    pub fn goes_with(self, other: Mode) -> bool {
+        self == other && self != Mode::Write
+    }
+
+    /// What allows both.
+    #[must_use]
+    pub fn with(self, other: Mode) -> Mode {
+        if self == other { self } else { Mode::Write }
+    }
 }
 
 /// A key that a transaction wants.
@@ -50,6 +65,8 @@ pub enum Taken {
 struct Waiter {
     mode: Mode,
     expected: Option<u64>,
+    /// It will not lock: see [`LockTable::keep_place`].
+    passes: bool,
 }
 
 /// One key.
@@ -64,22 +81,28 @@ struct Lock {
 impl Lock {
     fn conflicts(&self, id: TransactionId, mode: Mode) -> bool {
         let others = self.holders.len() > usize::from(self.holders.contains(&id));
-        others && (mode == Mode::Write || self.mode == Mode::Write)
+        others && !mode.goes_with(self.mode)
     }
 
-    /// Whether an older one waits that does not merely read as this one does.
+    /// Whether an older one waits that does not go with this one.
     fn is_behind(&self, id: TransactionId, mode: Mode) -> bool {
         let mut older = self.queue.range(..id);
-        older.any(|(_, waiter)| mode == Mode::Write || waiter.mode == Mode::Write)
+        older.any(|(_, waiter)| !mode.goes_with(waiter.mode))
     }
 
-    /// Who may get the lock next: the oldest waiter, and all readers if that is one.
+    /// Whether somebody who locks has it, or is older and waits for it, and does not go with this one.
+    fn hinders(&self, id: TransactionId, mode: Mode) -> bool {
+        let mut older = self.queue.range(..id).filter(|(_, waiter)| !waiter.passes);
+        self.conflicts(id, mode) || older.any(|(_, waiter)| !mode.goes_with(waiter.mode))
+    }
+
+    /// Who may get the lock next: the oldest waiter, and all that go with it.
     fn next(&self) -> impl Iterator<Item = TransactionId> + '_ {
-        let reads = self.queue.first_key_value().is_some_and(|(_, waiter)| waiter.mode == Mode::Read);
-        let mut waiters = self.queue.iter();
-        let first = waiters.next().map(|(id, _)| *id);
-        let readers = waiters.filter(move |(_, waiter)| reads && waiter.mode == Mode::Read);
-        first.into_iter().chain(readers.map(|(id, _)| *id))
+        let first = self.queue.first_key_value();
+        let may = move |id: &TransactionId, waiter: &Waiter| {
+            first.is_some_and(|(oldest, other)| id == oldest || waiter.mode.goes_with(other.mode))
+        };
+        self.queue.iter().filter(move |(id, waiter)| may(id, waiter)).map(|(id, _)| *id)
     }
 }
 
@@ -88,6 +111,7 @@ impl Lock {
 struct Claim<K> {
     wants: Vec<Want<K>>,
     holds: bool,
+    passes: bool,
 }
 
 /// The locks of one log.
@@ -122,7 +146,7 @@ impl<K: Ord + Clone> LockTable<K> {
             if self.locks.len() + new > self.keys_max {
                 return Taken::Full;
             }
-            self.claims.insert(id, Claim { wants, holds: false });
+            self.claims.insert(id, Claim { wants, holds: false, passes: false });
         }
         let Some(claim) = self.claims.get_mut(&id) else { return Taken::Full };
         if claim.holds {
@@ -142,10 +166,10 @@ impl<K: Ord + Clone> LockTable<K> {
             });
             if free {
                 lock.queue.remove(&id);
-                lock.mode = if lock.holders.is_empty() { want.mode } else { lock.mode.max(want.mode) };
+                lock.mode = want.mode;
                 lock.holders.insert(id);
             } else {
-                lock.queue.insert(id, Waiter { mode: want.mode, expected: want.expected });
+                lock.queue.insert(id, Waiter { mode: want.mode, expected: want.expected, passes: false });
             }
         }
         claim.holds = free;
@@ -166,6 +190,10 @@ impl<K: Ord + Clone> LockTable<K> {
     /// Queues `id` for all that it wants, giving back what it holds. Whom that wakes, oldest first; `id` itself may be
     /// among them.
     pub fn wait(&mut self, id: TransactionId, wants: &[Want<K>]) -> Vec<TransactionId> {
+        self.queue(id, wants, false)
+    }
+
+    fn queue(&mut self, id: TransactionId, wants: &[Want<K>], passes: bool) -> Vec<TransactionId> {
         self.take_out(id);
         let wants = merged(wants);
         for want in &wants {
@@ -174,11 +202,35 @@ impl<K: Ord + Clone> LockTable<K> {
                 holders: BTreeSet::new(),
                 queue: BTreeMap::new(),
             });
-            lock.queue.insert(id, Waiter { mode: want.mode, expected: want.expected });
+            lock.queue.insert(id, Waiter { mode: want.mode, expected: want.expected, passes });
         }
         let woken = self.next_at(&wants);
-        self.claims.insert(id, Claim { wants, holds: false });
+        self.claims.insert(id, Claim { wants, holds: false, passes });
         woken
+    }
+
+    /// Whether somebody is in the way of `id`, which takes no locks because it is done at once, in one entry: a holder, or
+    /// an older one that waits to lock. `Err` names the holders.
+    ///
+    /// # Errors
+    /// Who holds what it wants; nobody, if it is only behind others that wait.
+    pub fn pass(&self, id: TransactionId, wants: &[Want<K>]) -> Result<(), Vec<TransactionId>> {
+        let lock_of = |want: &Want<K>| self.locks.get(&want.key).map(|lock| (lock, want.mode));
+        let mut locks = wants.iter().filter_map(lock_of);
+        match locks.any(|(lock, mode)| lock.hinders(id, mode)) {
+            true => Err(self.owners_of(id, wants)),
+            false => Ok(()),
+        }
+    }
+
+    /// Keeps `id`, in whose way somebody is, a place by its age: nothing younger that locks gets past it until it is
+    /// released, or those that come after it could keep it waiting for ever. Without room in the table it gets none.
+    pub fn keep_place(&mut self, id: TransactionId, wants: &[Want<K>]) {
+        let new = wants.iter().filter(|want| !self.locks.contains_key(&want.key)).count();
+        if !self.claims.contains_key(&id) && self.locks.len() + new <= self.keys_max {
+            // Nobody waits for somebody who has held nothing.
+            self.queue(id, wants, true);
+        }
     }
 
     /// Gives back what `id` holds, or ends its waiting. Whom that wakes, oldest first.
@@ -192,15 +244,6 @@ impl<K: Ord + Clone> LockTable<K> {
         let queue = self.locks.get(key).into_iter().flat_map(|lock| &lock.queue);
         let old = queue.filter(|(_, waiter)| waiter.expected.is_some_and(|expected| expected != version));
         old.map(|(id, _)| *id).collect()
-    }
-
-    /// Whether somebody holds a lock on `key` that conflicts with `mode`, or waits for one: for requests that take no
-    /// locks because they are done in one entry.
-    pub fn is_taken(&self, key: &K, mode: Mode) -> bool {
-        self.locks.get(key).is_some_and(|lock| {
-            let held = !lock.holders.is_empty() && (mode == Mode::Write || lock.mode == Mode::Write);
-            held || lock.queue.values().any(|waiter| mode == Mode::Write || waiter.mode == Mode::Write)
-        })
     }
 
     /// Whether `id` holds its locks.
@@ -220,7 +263,7 @@ impl<K: Ord + Clone> LockTable<K> {
 
     /// Waiters that nothing is in the way of. There are none, unless somebody was woken and not tried.
     pub fn overlooked(&self) -> Vec<TransactionId> {
-        let waiting = self.claims.iter().filter(|(_, claim)| !claim.holds);
+        let waiting = self.claims.iter().filter(|(_, claim)| !claim.holds && !claim.passes);
         let free = waiting.filter(|(id, claim)| {
             claim.wants.iter().all(|want| {
                 self.locks
@@ -233,10 +276,13 @@ impl<K: Ord + Clone> LockTable<K> {
 
     /// All holders of what `id` wants and cannot have: each of several readers is in a writer's way.
     fn in_the_way(&self, id: TransactionId) -> Vec<TransactionId> {
-        let Some(claim) = self.claims.get(&id) else { return Vec::new() };
+        self.claims.get(&id).map_or_else(Vec::new, |claim| self.owners_of(id, &claim.wants))
+    }
+
+    fn owners_of(&self, id: TransactionId, wants: &[Want<K>]) -> Vec<TransactionId> {
         let writers_only = self.mutant == Some(Mutant::ReadersKept);
         let mut owners = BTreeSet::new();
-        for want in &claim.wants {
+        for want in wants {
             let lock = self.locks.get(&want.key).filter(|lock| lock.conflicts(id, want.mode));
             if let Some(lock) = lock.filter(|lock| !writers_only || lock.mode == Mode::Write) {
                 owners.extend(lock.holders.iter().copied().filter(|holder| *holder != id));
@@ -274,7 +320,7 @@ fn merged<K: Ord + Clone>(wants: &[Want<K>]) -> Vec<Want<K>> {
     for want in sorted {
         match merged.last_mut().filter(|last| last.key == want.key) {
             Some(last) => {
-                last.mode = last.mode.max(want.mode);
+                last.mode = last.mode.with(want.mode);
                 last.expected = last.expected.or(want.expected);
             }
             None => merged.push(want),

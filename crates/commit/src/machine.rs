@@ -297,6 +297,24 @@ impl Commit {
         self.finish(turn);
     }
 
+    /// What the parent does without a transaction and under no lock, `id` in its table, waits for what `owners` hold:
+    /// younger ones are to give it back, as for a transaction.
+    pub fn wanted_by<R: Resources>(
+        &mut self,
+        turn: &mut Turn<'_, R>,
+        id: TransactionId,
+        owners: &[TransactionId],
+    ) {
+        self.ask_back_younger(turn, id, owners);
+        self.finish(turn);
+    }
+
+    /// Something of the parent's own is no longer in the way of these in its table.
+    pub fn may_go_on<R: Resources>(&mut self, turn: &mut Turn<'_, R>, ids: Vec<TransactionId>) {
+        self.wake(ids);
+        self.finish(turn);
+    }
+
     /// A message from the primary of another log.
     pub fn message<R: Resources>(&mut self, turn: &mut Turn<'_, R>, message: Message) {
         let Message { from, id, word } = message;

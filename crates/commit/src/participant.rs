@@ -109,10 +109,18 @@ impl Commit {
         if let Some(live) = self.live_mut(id) {
             live.behind = oldest.or(live.behind);
         }
-        if oldest.is_some_and(|oldest| id < oldest) {
-            for owner in owners {
-                self.ask_back(turn, *owner);
-            }
+        self.ask_back_younger(turn, id, owners);
+    }
+
+    /// What `owners` hold is to be given back for the sake of `id`, if it is older than all of them.
+    pub(crate) fn ask_back_younger<R: Resources>(
+        &mut self,
+        turn: &mut Turn<'_, R>,
+        id: TransactionId,
+        owners: &[TransactionId],
+    ) {
+        if owners.iter().all(|owner| id < *owner) {
+            owners.iter().for_each(|owner| self.ask_back(turn, *owner));
         }
     }
 

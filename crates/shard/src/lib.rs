@@ -16,6 +16,7 @@ mod apply;
 mod batch;
 mod desk;
 mod expiry;
+mod held;
 mod layout;
 mod loan;
 mod machine;

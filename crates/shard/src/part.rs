@@ -156,8 +156,8 @@ impl Part {
 pub(crate) enum Place {
     /// Held to read by all but those that change everything, who hold it to write.
     Everybody,
-    /// Held to read by all that change something, and to write by those that look at everything.
-    Writers,
+    /// Stands for all keys: intended by all that change some, held to read by those that look at everything.
+    Keyspace,
     /// A key.
     Key(Bytes),
 }
@@ -187,13 +187,14 @@ impl Wants {
     }
 
     fn done(mut self) -> Vec<Want<Place>> {
-        let want = |key, writes| {
-            let mode = if writes { Mode::Write } else { Mode::Read };
-            Want { key, mode, expected: None }
-        };
-        self.keys.push(want(Place::Everybody, self.changes_all));
-        if self.writes || self.looks_at_all {
-            self.keys.push(want(Place::Writers, self.looks_at_all));
+        let changes = if self.changes_all { Mode::Write } else { Mode::Read };
+        let mut want = |key, mode| self.keys.push(Want { key, mode, expected: None });
+        want(Place::Everybody, changes);
+        if self.looks_at_all {
+            want(Place::Keyspace, Mode::Read);
+        }
+        if self.writes {
+            want(Place::Keyspace, Mode::Intend);
         }
         self.keys
     }

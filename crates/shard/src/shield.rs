@@ -45,7 +45,7 @@ impl Shield {
         let now_ms = wire::decode_front::<u64>(export).map_or(0, |(now_ms, _)| now_ms);
         for Want { key, mode, .. } in Part::of(transaction).wants() {
             let guards = self.places.entry(key).or_default();
-            let strongest = guards.get(&id).map_or(mode, |guard| guard.mode.max(mode));
+            let strongest = guards.get(&id).map_or(mode, |guard| guard.mode.with(mode));
             guards.insert(id, Guard { mode: strongest, now_ms });
         }
     }
@@ -67,7 +67,7 @@ impl Shield {
     pub(crate) fn is_in_the_way(&self, wants: &[Want<Place>]) -> bool {
         wants.iter().any(|want| {
             let guards = self.places.get(&want.key).into_iter().flat_map(BTreeMap::values);
-            guards.into_iter().any(|guard| want.mode == Mode::Write || guard.mode == Mode::Write)
+            guards.into_iter().any(|guard| !want.mode.goes_with(guard.mode))
         })
     }
 
@@ -78,10 +78,10 @@ impl Shield {
         }
         let found = |guard: &Guard| expire_ms > guard.now_ms;
         let key = self.places.get(&Place::Key(Bytes::copy_from_slice(key)));
-        let all = self.places.get(&Place::Writers);
+        let all = self.places.get(&Place::Keyspace);
         // Whoever only writes is not concerned with all keys.
         key.is_some_and(|guards| guards.values().any(found))
             || all
-                .is_some_and(|guards| guards.values().any(|guard| guard.mode == Mode::Write && found(guard)))
+                .is_some_and(|guards| guards.values().any(|guard| guard.mode != Mode::Intend && found(guard)))
     }
 }

@@ -66,14 +66,16 @@ impl Shard {
             }
             return self.propose_later(out);
         }
-        let batches = self.transactions.hold_back(cx.marks, batches);
-        let now_ms = self.entry_time(cx);
+        // Nobody locks anything between what is let pass here and its way into the log.
+        let mut passing = self.transactions.let_pass(cx.marks, cx.wall.unix_ms, batches);
+        let (now_ms, batches) = (self.entry_time(cx), core::mem::take(&mut passing.batches));
         let commits = self.next_entries(out);
         if !batches.is_empty() || !commits.is_empty() {
             let seed = cx.rng.next_u64();
             let payload = Payload { now_ms, seed, batches, commits, notes: Vec::new() };
             self.propose(cx, &payload, out);
         }
+        self.has_passed(cx, passing, out);
     }
 
     /// Gathered batches do not get into the log: their origins must send them again.

@@ -19,12 +19,12 @@ use quorate_replog::Index;
 use quorate_store::Scan;
 
 use crate::Mutant;
-use crate::batch::{batch_header, decode_batch};
 use crate::desk::{At, Desk, run_part};
+use crate::held::{Held, Passing};
 use crate::layout::{Area, ledger_key, ledger_name, ledger_range};
 use crate::machine::{Out, Output, Shard, Timer};
 use crate::overlay::Overlay;
-use crate::part::{Export, Part, Place, wants_of};
+use crate::part::{Export, Part, Place};
 use crate::sessions::Limits;
 use crate::shield::Shield;
 use crate::time::Times;
@@ -44,8 +44,7 @@ pub(crate) struct Transactions {
     desk: Desk,
     /// To be put into the log, in this order.
     pub(crate) entries: VecDeque<Entry>,
-    /// Batches that wait for locks, in the order in which they came.
-    held: Vec<Bytes>,
+    held: Held,
     /// For a primary: the newest time that it put into the log, or is about to.
     pub(crate) latest_ms: u64,
     /// For a primary: when an origin asked last.
@@ -72,7 +71,7 @@ impl Transactions {
                 strayed: None,
             },
             entries: VecDeque::new(),
-            held: Vec::new(),
+            held: Held::default(),
             latest_ms: 0,
             heard: BTreeMap::new(),
             passes: limits.breaks(Mutant::BatchesPassLocks),
@@ -129,39 +128,20 @@ impl Transactions {
         }
     }
 
-    /// Whether a batch touches what is locked or waited for.
-    fn is_in_the_way(&self, batch: &Bytes) -> bool {
-        let Ok((_, requests)) = decode_batch(batch) else { return false };
-        let locks = &self.desk.locks;
-        let wants = requests.iter().flat_map(wants_of);
-        wants.into_iter().any(|want| locks.is_taken(&want.key, want.mode))
-    }
-
-    /// Keeps back batches that must wait for locks, and those of the same sessions behind them.
-    pub(crate) fn hold_back(&mut self, marks: &mut Marks, batches: Vec<Bytes>) -> Vec<Bytes> {
+    /// Which batches go into the log now; see [`Held::pass`].
+    pub(crate) fn let_pass(&mut self, marks: &mut Marks, now_ms: u64, batches: Vec<Bytes>) -> Passing {
         if (self.desk.locks.count() == 0 && self.held.is_empty()) || self.passes {
-            return batches;
+            return Passing { batches, ..Passing::default() };
         }
-        // A session's numbers enter the log in order, or what is behind a gap is never applied.
-        let held = self.held.iter().filter_map(|batch| batch_header(batch).ok());
-        let mut waiting: BTreeSet<u64> = held.map(|header| header.session.0).collect();
-        let mut free = Vec::with_capacity(batches.len());
-        for batch in batches {
-            let session = batch_header(&batch).map(|header| header.session.0).unwrap_or_default();
-            if waiting.contains(&session) || self.is_in_the_way(&batch) {
-                marks.hit("shard.batch.waits_for_locks");
-                waiting.insert(session);
-                self.held.push(batch);
-            } else {
-                free.push(batch);
-            }
-        }
-        free
-    }
-
-    /// Whether batches are held back.
-    pub(crate) fn holds_back(&self) -> bool {
-        !self.held.is_empty()
+        let again = core::mem::take(&mut self.desk.released);
+        let passing = self.held.pass(
+            &mut self.desk.locks,
+            batches,
+            (again, now_ms, self.desk.limits.entry_bytes_max),
+            marks,
+        );
+        self.desk.released = passing.more;
+        passing
     }
 
     /// Asserts that what was carried out did what its vote had said. Not while it is carried out: the client has been told
@@ -169,10 +149,6 @@ impl Transactions {
     pub(crate) fn check(&self) {
         self.commit.check();
         assert_eq!(self.desk.strayed, None, "a transaction has other replies than its vote had");
-    }
-
-    pub(crate) fn take_held(&mut self) -> Vec<Bytes> {
-        core::mem::take(&mut self.held)
     }
 }
 
@@ -226,11 +202,23 @@ impl Shard {
             };
             self.transactions.commit.answered(&mut turn, transaction.id, attempt);
         }
-        if core::mem::take(&mut self.transactions.desk.released) && self.transactions.holds_back() {
-            let held = self.transactions.take_held();
-            // They came first, and none of their sessions has anything else here that did.
-            self.gathered_bytes += held.iter().map(Bytes::len).sum::<usize>();
-            self.gathered.splice(..0, held);
+        if self.transactions.desk.released && !self.transactions.held.is_empty() {
+            out.arm(Timer::Propose, Duration::ZERO);
+        }
+    }
+
+    /// What was let pass is in the log: who comes after it may go on, and who still waits says so.
+    pub(crate) fn has_passed(&mut self, cx: &mut Cx<'_>, passing: Passing, out: &mut Out) {
+        for id in passing.places {
+            let woken = self.transactions.desk.locks.release(id);
+            if !woken.is_empty() {
+                self.commit(cx, out, |commit, turn| commit.may_go_on(turn, woken));
+            }
+        }
+        for (id, owners) in passing.hindered {
+            self.commit(cx, out, |commit, turn| commit.wanted_by(turn, id, &owners));
+        }
+        if passing.more {
             out.arm(Timer::Propose, Duration::ZERO);
         }
     }
@@ -322,7 +310,7 @@ impl Shard {
             desk.overtaken.clear();
             transactions.entries.clear();
             transactions.heard.clear();
-            let held = transactions.take_held();
+            let held: Vec<Bytes> = transactions.held.take().collect();
             self.turn_away(&held, out);
         }
         if let Some(view) = reign
@@ -390,7 +378,7 @@ impl Shard {
 
     /// The log takes nothing now: it is asked again.
     pub(crate) fn propose_later(&self, out: &mut Out) {
-        if !self.transactions.entries.is_empty() {
+        if !self.transactions.entries.is_empty() || !self.transactions.held.is_empty() {
             out.arm(Timer::Propose, AGAIN);
         }
     }
@@ -422,17 +410,91 @@ mod tests {
         encode_batch(&header, [&Request::One(Command { code: spec.code, args })])
     }
 
-    #[test]
-    fn a_batch_does_not_pass_one_of_its_session_that_was_held_back_before() {
+    const LOCKED: TransactionId = TransactionId { age: 5, origin: 1, sequence: 1 };
+
+    fn transactions() -> Transactions {
         let me = LogId(0);
         let mut transactions = Transactions::new(me, &Limits::production(), Ledger::new(me));
+        assert_eq!(transactions.desk.locks.try_all(LOCKED, &write(b"locked")), Taken::All);
+        transactions
+    }
+
+    fn write(key: &'static [u8]) -> [Want<Place>; 1] {
+        [Want { key: Place::Key(Bytes::from_static(key)), mode: Mode::Write, expected: None }]
+    }
+
+    #[test]
+    fn a_batch_does_not_pass_one_of_its_session_that_was_held_back_before() {
+        let mut transactions = transactions();
         let mut marks = Marks::default();
-        let id = TransactionId { age: 1, origin: 1, sequence: 1 };
-        let key = Place::Key(Bytes::from_static(b"locked"));
-        let want = Want { key, mode: Mode::Write, expected: None };
-        assert_eq!(transactions.desk.locks.try_all(id, &[want]), Taken::All);
-        assert!(transactions.hold_back(&mut marks, alloc::vec![set(1, b"locked")]).is_empty());
-        assert!(transactions.hold_back(&mut marks, alloc::vec![set(2, b"free")]).is_empty());
-        assert_eq!(transactions.take_held(), [set(1, b"locked"), set(2, b"free")]);
+        assert!(transactions.let_pass(&mut marks, 9, alloc::vec![set(1, b"locked")]).batches.is_empty());
+        assert!(transactions.let_pass(&mut marks, 9, alloc::vec![set(2, b"free")]).batches.is_empty());
+        transactions.desk.released = true;
+        assert!(transactions.let_pass(&mut marks, 9, Vec::new()).batches.is_empty(), "nothing is free");
+        transactions.desk.locks.release(LOCKED);
+        assert!(transactions.let_pass(&mut marks, 9, Vec::new()).batches.is_empty(), "nobody said so");
+        transactions.desk.released = true;
+        let passing = transactions.let_pass(&mut marks, 9, Vec::new());
+        assert_eq!(passing.batches, [set(1, b"locked"), set(2, b"free")]);
+    }
+
+    /// Or a stream of transactions would keep it waiting for ever, as whole clusters did in `placement` seed 56348920.
+    #[test]
+    fn what_comes_later_and_locks_does_not_pass_a_batch_that_waits() {
+        let mut transactions = transactions();
+        let mut marks = Marks::default();
+        let passing = transactions.let_pass(&mut marks, 9, alloc::vec![set(1, b"locked")]);
+        assert!(matches!(&passing.hindered[..], [(_, owners)] if *owners == [LOCKED]));
+        let id = |age| TransactionId { age, origin: 7, sequence: age };
+        let locks = &mut transactions.desk.locks;
+        assert_eq!(locks.try_all(id(10), &write(b"locked")), Taken::Waits(alloc::vec![LOCKED]));
+        locks.release(LOCKED);
+        assert_eq!(locks.try_all(id(10), &write(b"locked")), Taken::Waits(Vec::new()), "younger");
+        transactions.desk.released = true;
+        let passing = transactions.let_pass(&mut marks, 11, Vec::new());
+        assert_eq!((passing.batches.len(), passing.places.len()), (1, 1));
+        let woken: Vec<_> =
+            passing.places.iter().flat_map(|place| transactions.desk.locks.release(*place)).collect();
+        assert_eq!(woken, [id(10)]);
+        assert_eq!(transactions.desk.locks.try_all(id(10), &write(b"locked")), Taken::All);
+    }
+
+    #[test]
+    fn batches_are_not_in_each_others_way() {
+        let mut transactions = transactions();
+        let mut marks = Marks::default();
+        let both = [&b"locked"[..], b"free"].map(|key| {
+            Request::One(Command {
+                code: quorate_values::find(b"set").expect("a command").code,
+                args: [Bytes::from_static(key), Bytes::from_static(b"x")].into(),
+            })
+        });
+        let of = |session, requests: &[Request]| {
+            let header = BatchHeader {
+                origin: NodeId(1),
+                session: SessionId(session),
+                first_seq: 1,
+                count: requests.len() as u64,
+                settled_before: 1,
+                since: 0,
+            };
+            encode_batch(&header, requests)
+        };
+        assert!(transactions.let_pass(&mut marks, 9, alloc::vec![of(1, &both)]).batches.is_empty());
+        let free = of(2, &both[1..]);
+        assert_eq!(transactions.let_pass(&mut marks, 9, alloc::vec![free.clone()]).batches, [free]);
+    }
+
+    #[test]
+    fn what_was_held_back_goes_on_in_entries_that_fit() {
+        let mut transactions = transactions();
+        transactions.desk.limits.entry_bytes_max = 2 * set(1, b"locked").len();
+        let mut marks = Marks::default();
+        let batches = (1..=5).map(|number| set(number, b"locked")).collect();
+        assert!(transactions.let_pass(&mut marks, 9, batches).batches.is_empty());
+        transactions.desk.locks.release(LOCKED);
+        transactions.desk.released = true;
+        let mut count = || transactions.let_pass(&mut marks, 9, Vec::new()).batches.len();
+        assert_eq!([count(), count(), count(), count()], [2, 2, 1, 0]);
     }
 }

@@ -24,7 +24,7 @@ struct Naive {
 impl Naive {
     fn clash(one: &[Want<u8>], other: &[Want<u8>]) -> bool {
         one.iter()
-            .any(|a| other.iter().any(|b| a.key == b.key && (a.mode == Mode::Write || b.mode == Mode::Write)))
+            .any(|a| other.iter().any(|b| a.key == b.key && (a.mode == Mode::Write || a.mode != b.mode)))
     }
 
     fn may_take(&self, id: TransactionId, wants: &[Want<u8>]) -> bool {
@@ -63,7 +63,7 @@ fn draw(rng: &mut Rng) -> Vec<Want<u8>> {
     let count = rng.between(1, 3);
     let want = |rng: &mut Rng| Want {
         key: rng.below(4) as u8,
-        mode: if rng.chance(1, 2) { Mode::Read } else { Mode::Write },
+        mode: [Mode::Read, Mode::Intend, Mode::Write][rng.below(3) as usize],
         expected: None,
     };
     (0..count).map(|_| want(rng)).collect()
@@ -128,7 +128,10 @@ fn readers_share_and_writers_do_not() {
     assert_eq!(table.try_all(id(3), &[write(1)]), Taken::Waits(vec![id(5), id(6)]));
     assert_eq!(table.try_all(id(7), &[read(1)]), Taken::Waits(vec![]), "not past an older writer");
     assert_eq!(table.try_all(id(2), &[read(1)]), Taken::All, "past a younger one");
-    assert!(table.is_taken(&1, Mode::Read) && !table.is_taken(&2, Mode::Write));
+    assert_eq!(table.pass(id(8), &[read(1)]), Err(vec![]), "behind an older writer");
+    assert_eq!(table.pass(id(8), &[write(1)]), Err(vec![id(2), id(5), id(6)]));
+    assert_eq!(table.pass(id(1), &[read(1)]), Ok(()), "older than the writer");
+    assert_eq!(table.pass(id(8), &[write(2)]), Ok(()));
     assert_eq!(table.release(id(2)), [id(3)]);
     assert_eq!(table.release(id(5)), [id(3)]);
     assert_eq!(table.try_all(id(3), &[write(1)]), Taken::Waits(vec![id(6)]));

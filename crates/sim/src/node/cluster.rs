@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 use std::num::NonZeroU16;
 use std::time::Duration;
 
-use quorate_api::{Bucket, Consistency, Outcome, Refusal, Request};
+use quorate_api::{Bucket, Outcome, Refusal};
 use quorate_kernel::{ClusterId, Marks, NodeId, Rng};
 use quorate_node::{ConnectionId, Input, Limits, Message, Node, NodeConfig, Output, Placing, Record};
 use quorate_replog::Config;
@@ -23,6 +23,7 @@ use super::spread::{is_clean, is_spread, unfinished};
 use super::stress::{Play, Stress, draw_limits, draw_log, draw_placing};
 use crate::{Agenda, Boot, Fault, FaultSet, Harness, Nodes, Plan, Seen, Verdict, through_bytes};
 
+mod seats;
 mod wake;
 
 const OPERATOR: u64 = 1 << 40;
@@ -67,6 +68,8 @@ pub struct Cluster {
     brief: bool,
     think: Duration,
     relaxed: u64,
+    /// Requests beside all others that wait for their answers.
+    asides: usize,
     healed: Option<Duration>,
     stage: Stage,
     now: Duration,
@@ -121,6 +124,7 @@ impl Cluster {
             brief: stress.brief,
             think: Duration::from_millis(1 << rng.between(1, 7)),
             relaxed: if stress.brief { 50 } else { [0, 10][rng.below(2) as usize] },
+            asides: 0,
             healed: None,
             stage: Stage::Work,
             now: Duration::ZERO,
@@ -183,58 +187,6 @@ impl Cluster {
         }
     }
 
-    /// Hands a request to a node.
-    fn send(&mut self, connection: ConnectionId, asker: Asker, request: Request, agenda: &mut Agenda<Input>) {
-        let node = self.doors.node(connection).expect("whoever uses a connection hears of its end");
-        let request = self.doors.request(connection, asker, request, Consistency::Strict, agenda.now());
-        agenda.input(Duration::ZERO, node, Input::Requests(vec![request]));
-    }
-
-    /// The connection of a seat; a new one, to anybody, if there is none.
-    fn seat(&mut self, number: usize) -> ConnectionId {
-        let number = number % self.seats.len();
-        if let Some(connection) = self.seats[number] {
-            return connection;
-        }
-        let connection = self.connect();
-        self.seats[number] = Some(connection);
-        connection
-    }
-
-    fn connect(&mut self) -> ConnectionId {
-        let node = *self.rng.pick(&self.nodes).expect("there are nodes");
-        self.doors.open(node)
-    }
-
-    /// A client closes its connection without waiting for what is under way.
-    fn hang_up(&mut self, connection: ConnectionId, agenda: &mut Agenda<Input>) {
-        if let Some(node) = self.doors.node(connection) {
-            agenda.input(Duration::ZERO, node, Input::ConnectionClosed(connection));
-        }
-        let lost = self.doors.close(connection);
-        self.forget(connection);
-        self.lose(lost, agenda);
-    }
-
-    /// A connection is gone: nobody uses it any more.
-    fn forget(&mut self, connection: ConnectionId) {
-        self.seats.iter_mut().filter(|seat| **seat == Some(connection)).for_each(|seat| *seat = None);
-        for pipeline in &mut self.pipelines {
-            pipeline.connection.take_if(|one| *one == connection);
-        }
-    }
-
-    /// These will never be answered.
-    fn lose(&mut self, askers: Vec<Asker>, agenda: &mut Agenda<Input>) {
-        for asker in askers {
-            self.counts.lost += 1;
-            // What is lost surprises nobody.
-            if let Err(why) = self.ended(asker, Outcome::Unknown, agenda) {
-                panic!("a lost answer was judged: {why}");
-            }
-        }
-    }
-
     fn rest(&mut self, token: u64, agenda: &mut Agenda<Input>) {
         let most = self.think.as_micros() as u64;
         let pause = if self.stage == Stage::Work { self.rng.between(most / 8, most) } else { 20_000 };
@@ -246,6 +198,7 @@ impl Cluster {
         let Asker { who, what } = asker;
         match who {
             u64::MAX => {
+                self.asides -= 1;
                 self.doors.close(ConnectionId(what));
                 Ok(())
             }

@@ -9,6 +9,10 @@ use quorate_node::Input;
 use super::{Asker, Cluster, KEEPER, LANE, LOOK, PIPELINE, PLAYER, Stage};
 use crate::{Agenda, Verdict};
 
+/// Requests beside all others that wait for their answers at once: transactions over all keys, which come more often than
+/// some clusters can do them.
+const ASIDES_MAX: usize = 16;
+
 impl Cluster {
     /// Lets a client of a course go on.
     pub(super) fn drive_lane(&mut self, number: usize, agenda: &mut Agenda<Input>) -> Verdict {
@@ -74,7 +78,9 @@ impl Cluster {
                 if let Some(node) = self.doors.node(connection).filter(|_| !requests.is_empty()) {
                     self.hand_over(node, requests, agenda);
                 }
-                if self.rng.chance(1, 100) {
+                // Whoever never waits for an answer has none when it is looked for.
+                let alive = self.healed.is_none() || self.pipelines[number].done_since_healing;
+                if self.rng.chance(1, 100) && alive {
                     self.hang_up(connection, agenda);
                 }
             }
@@ -107,7 +113,8 @@ impl Cluster {
             let after = Duration::from_micros(self.rng.between(100, 5_000));
             agenda.crash(after, node, Duration::from_micros(100));
         }
-        if self.rng.chance(self.relaxed, 100) {
+        if self.rng.chance(self.relaxed, 100) && self.asides < ASIDES_MAX {
+            self.asides += 1;
             let connection = self.doors.open(node);
             let asker = Asker { who: u64::MAX, what: connection.0 };
             let request = super::super::words::aside(connection.0, self.brief);
