@@ -204,7 +204,7 @@ impl<'a> View<'a> {
             return true;
         };
         if self.is_kept(key, expire_ms) {
-            self.leans |= self.looks;
+            self.leans = true;
             return true;
         }
         if expire_ms > self.state.now_ms || self.looks {
