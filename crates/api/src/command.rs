@@ -50,4 +50,12 @@ pub enum Request {
         /// What to run, in order; answered with an array of their replies.
         commands: Vec<Command>,
     },
+    /// Nodes ask this of each other, never clients: a shard's part of a request over several shards that changes nothing,
+    /// unless all of it is as it was. The part and the answer are the shard's own.
+    Collect {
+        /// The part, encoded.
+        part: Bytes,
+        /// How what it is about stood when it was asked last; empty: it was not.
+        known: Vec<u64>,
+    },
 }

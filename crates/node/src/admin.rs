@@ -45,6 +45,11 @@ pub(crate) fn from_log_member(member: &replog::Member) -> Member {
 }
 
 impl Node {
+    pub(crate) fn admin_refused(ticket: Ticket, why: &str, out: &mut Out) {
+        // Nothing was begun.
+        out.output_early(Output::Admin(ticket, AdminOutcome::Refused(why.into())));
+    }
+
     pub(crate) fn admin(&mut self, cx: &mut Cx<'_>, ticket: Ticket, request: AdminRequest, out: &mut Out) {
         let Some(leader) = self.believed_leader(Bucket(0)) else {
             return Node::admin_refused(

@@ -12,6 +12,7 @@ extern crate alloc;
 mod admin;
 mod answers;
 mod buckets;
+mod collect;
 mod config;
 mod connections;
 mod dispatch;

@@ -9,14 +9,16 @@ use quorate_kernel::{Cx, Event, Machine, NodeId, Position, Time, Told};
 use quorate_replog::{self as replog, Replog};
 use quorate_shard::{self as shard, Mutant, Shard};
 
+use crate::collect::Collects;
 use crate::config::NodeConfig;
 use crate::gate::Gates;
-use crate::interface::{AdminOutcome, Input, Member, Output, Ticket};
+use crate::interface::{Input, Member, Output, Ticket};
 use crate::lane::Lane;
 use crate::message::Message;
 use crate::record::Record;
 use crate::replica::Replica;
 use crate::roster::Roster;
+use crate::transact::TurnedAway;
 use crate::transactions::Transactions;
 
 /// How often the node looks after requests that wait.
@@ -48,6 +50,8 @@ pub struct Node {
     /// If buckets are placed on nodes that come and go: what is known of these.
     pub(crate) roster: Option<Box<Roster>>,
     pub(crate) transactions: Transactions,
+    pub(crate) collects: Collects,
+    pub(crate) turned_away: TurnedAway,
     pub(crate) gates: Gates,
     /// By origin, who asks this node to coordinate its transactions.
     pub(crate) askers: BTreeMap<u64, NodeId>,
@@ -90,6 +94,8 @@ impl Node {
             roster,
             config,
             transactions: Transactions::default(),
+            collects: Collects::default(),
+            turned_away: TurnedAway::default(),
             gates: Gates::default(),
             askers: BTreeMap::new(),
             own: VecDeque::new(),
@@ -414,11 +420,6 @@ impl Node {
             self.transactions.ask_again(bucket);
             self.dispatch(cx, bucket, out);
         }
-    }
-
-    pub(crate) fn admin_refused(ticket: Ticket, why: &str, out: &mut Out) {
-        // Nothing was begun.
-        out.output_early(Output::Admin(ticket, AdminOutcome::Refused(why.into())));
     }
 }
 

@@ -45,6 +45,13 @@ pub(crate) enum Piece {
     Any(Vec<u32>),
 }
 
+impl Plan {
+    /// Whether all of it can be read without locks.
+    pub(crate) fn only_reads(&self) -> bool {
+        self.parts.values().all(Part::only_reads)
+    }
+}
+
 struct Planner {
     count: NonZeroU16,
     parts: BTreeMap<Bucket, Part>,
@@ -77,6 +84,8 @@ pub(crate) fn plan(request: &Request, count: NonZeroU16) -> Plan {
                 false => commands.iter().map(|command| planner.command(command)).collect(),
             })
         }
+        // It is for one bucket, and not taken apart.
+        Request::Collect { .. } => Whole::All(Vec::new()),
     };
     Plan { parts: planner.parts, whole }
 }

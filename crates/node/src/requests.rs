@@ -5,6 +5,7 @@ use quorate_api::{Bucket, Consistency, Outcome, Refusal, Request};
 use quorate_kernel::Cx;
 use quorate_shard::{Mutant, is_read};
 
+use crate::collect::own_ends;
 use crate::connections::{Kind, Taken};
 use crate::gate::Gate;
 use crate::interface::{ClientRequest, ConnectionId, Output};
@@ -71,6 +72,10 @@ impl Node {
             let plan = plan(&request.request, buckets);
             gate.running = true;
             let (bytes, age) = (size_of_request(&request.request), cx.wall.unix_ms);
+            if plan.only_reads() {
+                self.collect(cx, address, plan, (bytes, age, taken_at), out);
+                continue;
+            }
             self.transactions.take(address, plan, bytes, age, taken_at);
             self.send_transactions(cx, out);
         }
@@ -130,9 +135,12 @@ impl Node {
         &mut self,
         cx: &mut Cx<'_>,
         bucket: Bucket,
-        ends: Vec<(Address, Outcome)>,
+        mut ends: Vec<(Address, Outcome)>,
         out: &mut Out,
     ) {
+        for end in own_ends(&mut ends) {
+            self.collected(cx, bucket, end, out);
+        }
         if ends.is_empty() {
             return;
         }

@@ -1,15 +1,49 @@
 //! Transactions on their way: from origins to the buckets that coordinate them, between buckets, and back.
 
 use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, VecDeque};
+use core::time::Duration;
 use quorate_api::Bucket;
 use quorate_commit::{LogId, NotTaken, Outcome as End, Transaction, TransactionId};
-use quorate_kernel::{Cx, Event, NodeId};
+use quorate_kernel::{Cx, Event, NodeId, Time};
 use quorate_shard as shard;
 
 use crate::interface::Output;
 use crate::machine::{Node, Out};
 use crate::message::Message;
 use crate::transactions::Ended;
+
+/// Transactions that this node was too busy for. Their clients were told that nothing happened: a network that delivers a
+/// request twice must not make it happen then.
+#[derive(Debug, Default)]
+pub(crate) struct TurnedAway {
+    ids: BTreeMap<TransactionId, Time>,
+    order: VecDeque<(Time, TransactionId)>,
+}
+
+impl TurnedAway {
+    /// How long a network may keep a message.
+    const KEPT: Duration = Duration::from_secs(2);
+    const COUNT_MAX: usize = 4_096;
+
+    fn remember(&mut self, id: TransactionId, now: Time) {
+        if self.has(id, now) {
+            return;
+        }
+        while let Some((at, oldest)) = self.order.front().copied()
+            && (self.order.len() >= Self::COUNT_MAX || now.since(at) >= Self::KEPT)
+        {
+            self.order.pop_front();
+            self.ids.remove(&oldest);
+        }
+        self.ids.insert(id, now);
+        self.order.push_back((now, id));
+    }
+
+    fn has(&self, id: TransactionId, now: Time) -> bool {
+        self.ids.get(&id).is_some_and(|at| now.since(*at) < Self::KEPT)
+    }
+}
 
 impl Node {
     /// Sends transactions that are due to those who coordinate them.
@@ -38,6 +72,10 @@ impl Node {
         out: &mut Out,
     ) {
         const ASKERS_MAX: usize = 4_096;
+        if self.turned_away.has(transaction.id, cx.now) {
+            cx.marks.hit("node.transaction.turned_away_again");
+            return self.transaction_not_taken(cx, from, transaction.id, NotTaken::Busy, out);
+        }
         if self.takes_batches(bucket) && !self.disk_full {
             while self.askers.len() >= ASKERS_MAX && !self.askers.contains_key(&transaction.id.origin) {
                 // Whoever still waits asks again.
@@ -71,6 +109,9 @@ impl Node {
         why: NotTaken,
         out: &mut Out,
     ) {
+        if why == NotTaken::Busy {
+            self.turned_away.remember(id, cx.now);
+        }
         if asker == self.config.me.id {
             self.on_transaction_not_taken(cx, id, why, out);
         } else {
@@ -136,5 +177,28 @@ impl Node {
         while let Some((bucket, message)) = self.own.pop_front() {
             self.step_shard(cx, bucket, Event::Input(shard::Input::Told(message)), out);
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn id(sequence: u64) -> TransactionId {
+        TransactionId { age: 1, origin: 1, sequence }
+    }
+
+    /// As in seed 298 of `placement`: the first copy of a request met a full table, the second did not.
+    #[test]
+    fn what_was_turned_away_stays_so_for_a_while() {
+        let mut away = TurnedAway::default();
+        away.remember(id(1), Time(0));
+        away.remember(id(1), Time(1_000_000_000));
+        assert!(away.has(id(1), Time(1_999_999_999)) && !away.has(id(2), Time(0)));
+        assert!(!away.has(id(1), Time(2_000_000_000)), "it may be asked again");
+        away.remember(id(1), Time(2_000_000_000));
+        assert!(away.has(id(1), Time(3_000_000_000)));
+        (0..5_000).for_each(|sequence| away.remember(id(10 + sequence), Time(2_000_000_000)));
+        assert_eq!((away.ids.len(), away.order.len()), (4_096, 4_096));
     }
 }

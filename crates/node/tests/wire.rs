@@ -109,6 +109,7 @@ fn requests() -> Vec<Request> {
             watched: vec![(Bytes::from_static(b"c"), Version(5))],
             commands: vec![command("d")],
         },
+        Request::Collect { part: Bytes::from_static(b"part"), known: vec![300] },
     ]
 }
 

@@ -80,6 +80,11 @@ enum RequestRef<'a> {
         #[serde(borrow)]
         commands: Vec<CommandRef<'a>>,
     },
+    Collect {
+        #[serde(borrow)]
+        part: &'a [u8],
+        known: Vec<u64>,
+    },
 }
 
 #[derive(Deserialize)]
@@ -107,6 +112,7 @@ impl RequestRef<'_> {
                 watched: watched.into_iter().map(|(key, version)| (batch.slice_ref(key), version)).collect(),
                 commands: commands.into_iter().map(|command| command.shared(batch)).collect(),
             },
+            RequestRef::Collect { part, known } => Request::Collect { part: batch.slice_ref(part), known },
         }
     }
 }

@@ -14,6 +14,7 @@ extern crate alloc;
 
 mod apply;
 mod batch;
+mod collect;
 mod desk;
 mod expiry;
 mod held;
@@ -37,6 +38,7 @@ mod view;
 
 pub use apply::decode_reply;
 pub use batch::{BatchHeader, batch_header, decode_batch, encode_batch};
+pub use collect::{Collected, decode_collected};
 pub use layout::State;
 pub use machine::{Input, Out, Output, Shard, Timer};
 pub use mutant::Mutant;

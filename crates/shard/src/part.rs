@@ -210,6 +210,7 @@ pub(crate) fn wants_of(request: &Request) -> Vec<Want<Place>> {
             watched.iter().for_each(|(key, _)| wants.key(key.clone(), Mode::Read, None));
             commands.iter().for_each(|command| wants.command(command));
         }
+        Request::Collect { part, .. } => return wire::decode::<Part>(part).unwrap_or_default().wants(),
     }
     wants.done()
 }

@@ -5,6 +5,7 @@ use quorate_api::{Command, Reply, Request};
 use quorate_values::{Effect, Space, by_code};
 
 use crate::Mutant;
+use crate::collect::is_collect;
 use crate::view::View;
 
 /// Whether a request changes nothing, whatever the state.
@@ -14,6 +15,7 @@ pub fn is_read(request: &Request) -> bool {
         Request::One(command) => reads(command),
         Request::Versions(_) => true,
         Request::Transaction { commands, .. } => commands.iter().all(reads),
+        Request::Collect { part, .. } => is_collect(part),
     }
 }
 
@@ -47,6 +49,7 @@ fn run_unbounded(view: &mut View<'_>, request: &Request) -> Reply {
             let replies: Vec<Reply> = commands.iter().map(|command| run_command(view, command)).collect();
             Reply::Array(replies)
         }
+        Request::Collect { part, known } => view.collect(part, known),
     }
 }
 

@@ -148,7 +148,7 @@ impl<'a> View<'a> {
     }
 
     /// The key's header and body, expired or not.
-    fn raw(&mut self, key: &[u8]) -> Option<(Header, Bytes)> {
+    pub(crate) fn raw(&mut self, key: &[u8]) -> Option<(Header, Bytes)> {
         let row_key = match &self.last {
             Some(last) if last.key() == key => last.row_key.clone(),
             _ => {
@@ -199,7 +199,7 @@ impl<'a> View<'a> {
         Some((header, body))
     }
 
-    fn is_live(&mut self, key: &[u8], header: &Header) -> bool {
+    pub(crate) fn is_live(&mut self, key: &[u8], header: &Header) -> bool {
         let Some(expire_ms) = header.expire_ms.filter(|expire_ms| *expire_ms <= self.now_ms) else {
             return true;
         };

@@ -32,6 +32,7 @@ pub(super) fn measure(request: &Request) -> (Kind, usize) {
             (if reads { Kind::Read } else { Kind::Write }, OVERHEAD + words(&command.args))
         }
         Request::Versions(keys) => (Kind::Read, OVERHEAD + words(keys)),
+        Request::Collect { part, .. } => (Kind::Read, OVERHEAD + part.len()),
         Request::Transaction { watched, commands } => {
             let keys: usize = watched.iter().map(|(key, _)| key.len() + OVERHEAD).sum();
             let inner: usize = commands.iter().map(|command| OVERHEAD + words(&command.args)).sum();

@@ -1,5 +1,6 @@
 //! Tests of the shard below its log: the view against a model, the bytes of the rows, sessions.
 
+mod collect;
 mod layout;
 mod metamorphic;
 mod script;

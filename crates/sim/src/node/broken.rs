@@ -24,6 +24,7 @@ pub fn kind_for(mutant: Mutant) -> Kind {
         Mutant::ReadsPassTransactions | Mutant::BatchesPassLocks | Mutant::LooksTooEarly => {
             transactions("node-transactions", Play::Workload(Course::AppendTransaction))
         }
+        Mutant::CollectsOnce => transactions("node-sums", Play::Workload(Course::Bank)),
         Mutant::ExpiryPassesTransactions
         | Mutant::CommandsSeeLoans
         | Mutant::TimeStaysBehind
