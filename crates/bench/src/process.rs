@@ -29,11 +29,17 @@ fn parse(text: &str, ticks_per_second: u64, page_bytes: u64) -> Option<ProcessSt
     // The name, in parentheses, may itself hold spaces and parentheses.
     let (_, rest) = text.rsplit_once(')')?;
     let fields: Vec<&str> = rest.split_ascii_whitespace().collect();
-    if matches!(*fields.first()?, "Z" | "X") {
-        return None;
-    }
     // Counted from the state, which proc(5) numbers 3.
     let number = |field: usize| fields.get(field - 3)?.parse::<u64>().ok();
+    // The first thread may have ended before the others, which hold files and locks of the process still.
+    let has_ended = match *fields.first()? {
+        "X" => true,
+        "Z" => number(20)? <= 1,
+        _ => false,
+    };
+    if has_ended {
+        return None;
+    }
     let ticks = number(14)? + number(15)?;
     Some(ProcessStat {
         started_ticks: number(22)?,
@@ -62,6 +68,9 @@ mod tests {
     fn a_process_that_has_ended_is_none() {
         assert_eq!(parse(&LINE.replace(") S", ") Z"), 100, 4096), None);
         assert_eq!(parse("nonsense", 100, 4096), None);
+        // Three of its threads have not.
+        let ending = LINE.replace(") S", ") Z").replace(" 20 0 1 0 ", " 20 0 4 0 ");
+        assert!(parse(&ending, 100, 4096).is_some());
     }
 
     #[test]

@@ -7,7 +7,7 @@ use quorate_api::{ErrorReply, Reply};
 use quorate_kernel::Rng;
 use quorate_workload::Words;
 use quorate_workload::tpcc::{
-    self, KINDS, Loaded, META_KEY, Readout, Scale, Terminal, TpccTransaction, Violation,
+    self, Census, KINDS, Loaded, META_KEY, Readout, Scale, Terminal, TpccTransaction, Violation,
 };
 use quorate_workload::transaction::{Read, Seen};
 use serde::Serialize;
@@ -115,6 +115,8 @@ pub struct CheckReport {
     pub holds: bool,
     /// Those found, some for each condition.
     pub violations: Vec<Violation>,
+    /// What was added since it was loaded.
+    pub added: Census,
     /// How long it took.
     pub milliseconds: u64,
 }
@@ -143,12 +145,15 @@ impl CheckReport {
 pub fn check_tpcc(options: &LoadOptions) -> Result<CheckReport, LoadError> {
     let (client, loaded) = loaded(options)?;
     let begun = clock::now_ns();
-    let violations = tpcc::check(&mut Reading(client), &loaded.scale)?;
+    let mut reading = Reading(client);
+    let violations = tpcc::check(&mut reading, &loaded.scale)?;
+    let added = tpcc::census(&mut reading, &loaded.scale)?;
     let took = Duration::from_nanos(clock::now_ns() - begun);
     Ok(CheckReport {
         scale: loaded.scale,
         holds: violations.is_empty(),
         violations,
+        added,
         milliseconds: u64::try_from(took.as_millis()).unwrap_or(u64::MAX),
     })
 }

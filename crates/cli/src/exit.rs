@@ -10,6 +10,8 @@ pub(crate) const USAGE: u8 = 2;
 pub(crate) const UNKNOWN: u8 = 3;
 /// Nobody answers.
 pub(crate) const UNAVAILABLE: u8 = 69;
+/// The system refuses what is needed.
+pub(crate) const SYSTEM: u8 = 71;
 /// Something that had to be created exists, or is held by somebody else.
 pub(crate) const CANNOT_CREATE: u8 = 73;
 /// Nothing happened; the same may succeed later.

@@ -152,7 +152,13 @@ pub(crate) fn create(dir: &Path, nodes: u64, base_port: u16, settings: &Settings
             return Err(failure(exit::CANNOT_CREATE, text));
         }
         manifest.founders.push((NodeId(id), endpoints.clone()));
-        manifest.nodes.push(local::LocalNode { id: NodeId(id), endpoints, joins: false, process: None });
+        manifest.nodes.push(local::LocalNode {
+            id: NodeId(id),
+            endpoints,
+            joins: false,
+            namespace: None,
+            process: None,
+        });
     }
     manifest.next_id = nodes + 1;
     Ok(manifest)

@@ -131,7 +131,8 @@ pub(crate) fn add_local(dir: &Path) -> Result<(Member, Child)> {
     let mut manifest = local::expect(dir)?;
     let id = NodeId(manifest.next_id);
     let endpoints = local::endpoints(manifest.base_port, id.0)?;
-    let node = local::LocalNode { id, endpoints: endpoints.clone(), joins: true, process: None };
+    let node =
+        local::LocalNode { id, endpoints: endpoints.clone(), joins: true, namespace: None, process: None };
     local::check_ports([&node])?;
     manifest.next_id += 1;
     manifest.nodes.push(node);

@@ -25,6 +25,9 @@ pub(crate) struct LocalNode {
     pub(crate) endpoints: Endpoints,
     /// Whether it joined after the cluster had begun.
     pub(crate) joins: bool,
+    /// The network namespace that its process runs in, if not in that of this program.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub(crate) namespace: Option<String>,
     /// Its process, if it was started and not yet seen to have ended.
     pub(crate) process: Option<ProcessId>,
 }
@@ -198,6 +201,7 @@ mod tests {
             id: NodeId(1),
             endpoints: Endpoints::default(),
             joins: false,
+            namespace: None,
             process: ProcessId::of(std::process::id()),
         });
         held.write(&manifest).unwrap();

@@ -151,7 +151,15 @@ pub(crate) fn spawn(dir: &Path, manifest: &mut Manifest, id: NodeId) -> Result<C
     let log_path = log_of(dir, id);
     let log = OpenOptions::new().create(true).append(true).open(&log_path);
     let log = log.with_context(|| format!("cannot write {}", log_path.display()))?;
-    let mut command = Command::new(program);
+    let mut command = match &node.namespace {
+        None => Command::new(program),
+        Some(namespace) => {
+            // `ip` becomes the node: the process stays the same one.
+            let mut command = Command::new("ip");
+            command.args(["netns", "exec", namespace]).arg(program);
+            command
+        }
+    };
     command.arg("start").arg("--data").arg(data_of(dir, id));
     command.args(["--id", &id.to_string(), "--cluster", &cluster.to_string()]);
     command.args(["--client", &node.endpoints.client, "--peer", &node.endpoints.peer]);
@@ -302,7 +310,7 @@ mod tests {
         let peer = endpoints(0, 1).unwrap().peer;
         let (cluster, ends) = (String::new(), (client.clone(), peer.clone(), admin.clone()));
         let ends = Endpoints { client: ends.0, peer: ends.1, admin: ends.2, cluster };
-        let node = LocalNode { id: NodeId(4), endpoints: ends, joins: false, process: None };
+        let node = LocalNode { id: NodeId(4), endpoints: ends, joins: false, namespace: None, process: None };
         let text = check_ports([&node]).unwrap_err().to_string();
         assert!(text.contains(&client) && text.contains(&admin) && !text.contains(&peer), "{text}");
         assert!(text.contains("admin door of node 4"), "{text}");

@@ -40,7 +40,7 @@ impl Ballast {
             duration: None,
             operations: None,
             timeout: TIMEOUT,
-            seed: common.seed,
+            seed: common.home.seed,
             servers: Vec::new(),
             machine: machine.clone(),
         };

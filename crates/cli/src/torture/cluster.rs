@@ -9,7 +9,8 @@ use anyhow::{Context as _, Result};
 use quorate_host::{LeadershipBody, MembersBody, StatusReport};
 use quorate_kernel::NodeId;
 
-use super::stuck;
+use super::net::Net;
+use super::{interrupt, stuck};
 use crate::admin::AdminClient;
 use crate::args::{Local, Settings, Target};
 use crate::command;
@@ -27,13 +28,28 @@ pub(crate) struct Cluster {
     dir: PathBuf,
     manifest: Manifest,
     children: Vec<Child>,
+    /// Goes last: what is made in it must have ended.
+    net: Option<Net>,
 }
 
 impl Cluster {
-    /// Makes a cluster and waits until it serves.
-    pub(crate) fn start(dir: &Path, nodes: u64, base_port: u16, settings: &Settings) -> Result<Cluster> {
-        let manifest = command::local::create(dir, nodes, base_port, settings)?;
-        let mut cluster = Cluster { dir: dir.to_owned(), manifest, children: Vec::new() };
+    /// Makes a cluster and waits until it serves. In a network of its own, it listens at the addresses of that.
+    pub(crate) fn start(
+        dir: &Path,
+        nodes: u64,
+        base_port: u16,
+        settings: &Settings,
+        net: Option<Net>,
+    ) -> Result<Cluster> {
+        let mut manifest = command::local::create(dir, nodes, base_port, settings)?;
+        if let Some(net) = &net {
+            for node in &mut manifest.nodes {
+                node.endpoints = net.endpoints(node.id);
+                node.namespace = Some(net.namespace(node.id));
+            }
+            manifest.founders = manifest.nodes.iter().map(|node| (node.id, node.endpoints.clone())).collect();
+        }
+        let mut cluster = Cluster { dir: dir.to_owned(), manifest, children: Vec::new(), net };
         let begun = Instant::now();
         let started = cluster.ids().into_iter().try_for_each(|id| cluster.spawn(id));
         if let Err(error) = started.and_then(|()| cluster.wait_serving()) {
@@ -64,6 +80,11 @@ impl Cluster {
 
     pub(crate) fn ids(&self) -> Vec<NodeId> {
         self.manifest.nodes.iter().map(|node| node.id).collect()
+    }
+
+    /// The network of its own, if there is one.
+    pub(crate) fn net(&mut self) -> Result<&mut Net> {
+        self.net.as_mut().context("the cluster has no network of its own")
     }
 
     /// Client addresses of all nodes.
@@ -108,6 +129,7 @@ impl Cluster {
             if begun.elapsed() > wait {
                 return Err(stuck(format!("node {id} is a member after {} s still", wait.as_secs())));
             }
+            interrupt::check()?;
             std::thread::sleep(LOOK_AROUND_EVERY);
         }
         Ok(begun.elapsed().as_millis() as u64)
@@ -122,6 +144,7 @@ impl Cluster {
             if begun.elapsed() > wait {
                 return Err(stuck(format!("node {id} is no member after {} s", wait.as_secs())));
             }
+            interrupt::check()?;
             std::thread::sleep(LOOK_AROUND_EVERY);
         }
         Ok(())
@@ -138,7 +161,8 @@ impl Cluster {
         let begin = self.manifest.next_id;
         for id in begin..begin + count {
             let endpoints = local::endpoints(self.manifest.base_port, id)?;
-            let node = local::LocalNode { id: NodeId(id), endpoints, joins: true, process: None };
+            let node =
+                local::LocalNode { id: NodeId(id), endpoints, joins: true, namespace: None, process: None };
             self.manifest.nodes.push(node);
             self.manifest.next_id = id + 1;
         }
@@ -174,8 +198,21 @@ impl Cluster {
             if Instant::now() > deadline {
                 return Err(stuck(format!("no node leads after {} s", wait.as_secs())));
             }
+            interrupt::check()?;
             std::thread::sleep(LOOK_EVERY);
         }
+    }
+
+    /// Who leads the buckets, in their order; those that nobody leads are left out.
+    pub(crate) fn leaders(&self) -> Result<Vec<NodeId>> {
+        let view = self.view()?;
+        let led = view.buckets().into_iter().filter(|status| status.quorum);
+        Ok(led.filter_map(|status| status.believed_leader).collect())
+    }
+
+    /// Whether a node's process runs.
+    pub(crate) fn is_alive(&self, id: NodeId) -> bool {
+        self.manifest.nodes.iter().any(|node| node.id == id && node.is_alive())
     }
 
     /// Kills a node as a power cut of its process would.
@@ -200,6 +237,7 @@ impl Cluster {
             if Instant::now() > deadline {
                 return Err(stuck(format!("node {id} did not catch up within {} s", wait.as_secs())));
             }
+            interrupt::check()?;
             std::thread::sleep(LOOK_EVERY);
         }
         Ok(())

@@ -11,12 +11,15 @@ use serde_json::{Value, json};
 
 use super::cluster::Cluster;
 use super::pulse::Pulses;
+use super::watched::Watched as _;
 use super::witness::Witnesses;
-use super::{Account, Common, stuck};
+use super::{Account, Common, interrupt, stuck};
 
 /// How long anything may take before the campaign gives up.
 const PATIENCE: Duration = Duration::from_secs(60);
 const LOOK_EVERY: Duration = Duration::from_millis(100);
+/// How long one write may take before its writer turns to another node.
+const TIMEOUT: Duration = Duration::from_secs(10);
 /// Writes of each bucket between two steps.
 const BEATS: usize = 100;
 
@@ -46,7 +49,7 @@ pub(crate) struct Comings {
 /// The campaign.
 pub(crate) fn campaign(comings: &Comings, cluster: &mut Cluster, witnesses: &Witnesses) -> Result<Account> {
     let buckets = NonZeroU16::new(comings.buckets).context("--buckets must be above 0")?;
-    let pulses = Pulses::start(buckets, cluster.addresses());
+    let pulses = Pulses::start(buckets, cluster.addresses(), TIMEOUT);
     pulses.wait_for(BEATS, 0, PATIENCE)?;
     // What the clock of this machine does to a cluster to which nothing happens.
     let calm_from = now_ns();
@@ -132,6 +135,7 @@ fn join(comings: &Comings, cluster: &mut Cluster, pulses: &Pulses) -> Result<Val
         if Instant::now() > deadline {
             return Err(stuck(format!("{count} of {wanted} nodes are members")));
         }
+        interrupt::check()?;
         std::thread::sleep(LOOK_EVERY);
     };
     let ms = begun.elapsed().as_millis() as u64;

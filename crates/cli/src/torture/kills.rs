@@ -8,6 +8,7 @@ use quorate_kernel::Rng;
 use serde_json::json;
 
 use super::cluster::Cluster;
+use super::watched::Watched as _;
 use super::witness::Witnesses;
 use super::{Account, Common};
 
@@ -45,7 +46,7 @@ pub(crate) enum Victim {
 
 /// The campaign.
 pub(crate) fn campaign(kills: &Kills, cluster: &mut Cluster, witnesses: &Witnesses) -> Result<Account> {
-    let mut rng = Rng::new(kills.common.seed);
+    let mut rng = Rng::new(kills.common.home.seed);
     let (mut steps, mut gaps) = (Vec::new(), Vec::new());
     for number in 1..=kills.kills {
         let victim = match kills.victim {

@@ -8,6 +8,7 @@ use quorate_kernel::NodeId;
 use serde_json::{Value, json};
 
 use super::cluster::Cluster;
+use super::watched::Watched as _;
 use super::witness::Witnesses;
 use super::{Account, Common, stuck};
 

@@ -1,12 +1,18 @@
 //! Campaigns against real processes on this machine: load from clients whose histories are judged, while nodes are
-//! killed or replaced. The same code runs briefly in tests and for long by hand.
+//! killed, replaced or cut off. The same code runs briefly in tests and for long by hand.
 
 mod ballast;
 mod cluster;
 mod comings;
+mod cuts;
+mod interrupt;
 mod kills;
 mod members;
+mod net;
+mod partitions;
 mod pulse;
+mod tpcc;
+mod watched;
 mod witness;
 
 use std::path::PathBuf;
@@ -16,15 +22,19 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use clap::{Args, Subcommand};
 use quorate_bench::Machine;
+use quorate_host::config::Durability;
 use quorate_workload::Kind;
 use serde_json::{Value, json};
 
 use crate::args::Settings;
 use crate::command::bench::append_line;
+use crate::command::start::load_config;
 use crate::exit::{self, failure};
 use crate::output::{Format, print, print_json};
 use ballast::Ballast;
 use cluster::Cluster;
+use net::Net;
+use watched::Watched;
 use witness::Witnesses;
 
 /// How to torture it.
@@ -36,32 +46,17 @@ pub(crate) enum Torture {
     Members(members::Members),
     /// Kill every node of a cluster with placed buckets, then let many join at once.
     Comings(comings::Comings),
+    // Comments for documentation here would hide those of the arguments, which are the manual.
+    Partitions(partitions::Partitions),
+    Tpcc(tpcc::Tpcc),
 }
 
-/// What all campaigns share.
+/// Where a campaign takes place, and where its result goes.
 #[derive(Debug, Clone, Args)]
-pub(crate) struct Common {
-    /// Clients, shared out among the workloads.
-    #[arg(long, default_value_t = 16)]
-    pub(crate) clients: usize,
-    /// What the clients do; one history each.
-    #[arg(long, value_delimiter = ',', default_value = "register,append", value_parser = kind)]
-    pub(crate) workloads: Vec<Kind>,
-    /// Operations in a second for each workload; without it, as many as go.
-    #[arg(long)]
-    pub(crate) rate: Option<f64>,
-    /// Keys for each workload.
-    #[arg(long, default_value_t = 100)]
-    pub(crate) keys: u64,
-    /// Keys of 100-byte values that are written before and read back in the end; nobody touches them meanwhile.
-    #[arg(long, default_value_t = 0)]
-    pub(crate) ballast: u64,
+pub(crate) struct Home {
     /// Where the cluster lives; without it, a directory that is removed if all is well.
     #[arg(long, value_name = "DIR")]
     pub(crate) data: Option<PathBuf>,
-    /// Client port of node 1; 0: any free ports.
-    #[arg(long, default_value_t = 0)]
-    pub(crate) base_port: u16,
     /// What chance follows from.
     #[arg(long, default_value_t = 1)]
     pub(crate) seed: u64,
@@ -71,12 +66,38 @@ pub(crate) struct Common {
     /// Keep the data and the histories even if all is well.
     #[arg(long)]
     pub(crate) keep: bool,
-    /// Kill all nodes at once in the end and start them again: what was acknowledged must be there.
-    #[arg(long, default_value_t = true, action = clap::ArgAction::Set)]
-    pub(crate) blackout: bool,
     /// How the nodes are configured.
     #[command(flatten)]
     pub(crate) settings: Settings,
+}
+
+/// What all campaigns with judged histories share.
+#[derive(Debug, Clone, Args)]
+pub(crate) struct Common {
+    /// Clients, shared out among the workloads.
+    #[arg(long, default_value_t = 16)]
+    pub(crate) clients: usize,
+    /// What the clients do; one history each. Register and append, unless the campaign says otherwise.
+    #[arg(long, value_delimiter = ',', value_parser = kind)]
+    pub(crate) workloads: Vec<Kind>,
+    /// Operations in a second for each workload; without it, as many as go, unless the campaign says otherwise.
+    #[arg(long)]
+    pub(crate) rate: Option<f64>,
+    /// Keys for each workload.
+    #[arg(long, default_value_t = 100)]
+    pub(crate) keys: u64,
+    /// Keys of 100-byte values that are written before and read back in the end; nobody touches them meanwhile.
+    #[arg(long, default_value_t = 0)]
+    pub(crate) ballast: u64,
+    /// Client port of node 1; 0: any free ports. Nodes with networks of their own have the usual ones.
+    #[arg(long, default_value_t = 0)]
+    pub(crate) base_port: u16,
+    /// Kill all nodes at once in the end and start them again: what was acknowledged must be there.
+    #[arg(long, default_value_t = true, action = clap::ArgAction::Set)]
+    pub(crate) blackout: bool,
+    /// Where, and how.
+    #[command(flatten)]
+    pub(crate) home: Home,
 }
 
 fn kind(name: &str) -> Result<Kind, String> {
@@ -95,42 +116,103 @@ pub(crate) struct Account {
     pub(crate) details: Value,
 }
 
+impl Torture {
+    fn home(&self) -> &Home {
+        match self {
+            Torture::Kills(kills) => &kills.common.home,
+            Torture::Members(members) => &members.common.home,
+            Torture::Comings(comings) => &comings.common.home,
+            Torture::Partitions(partitions) => &partitions.common.home,
+            Torture::Tpcc(tpcc) => &tpcc.home,
+        }
+    }
+
+    /// How many nodes begin, and the client port of the first.
+    fn nodes(&self) -> (u64, u16) {
+        match self {
+            Torture::Kills(kills) => (kills.nodes, kills.common.base_port),
+            Torture::Members(members) => (members.nodes, members.common.base_port),
+            Torture::Comings(comings) => (comings.nodes, comings.common.base_port),
+            Torture::Partitions(partitions) => (partitions.nodes, partitions.common.base_port),
+            Torture::Tpcc(tpcc) => (tpcc.nodes, tpcc.base_port),
+        }
+    }
+
+    /// The settings that were asked for, and those that the campaign consists of.
+    fn settings(&self) -> Settings {
+        let mut settings = self.home().settings.clone();
+        let (buckets, copies) = match self {
+            Torture::Kills(_) | Torture::Members(_) => return settings,
+            Torture::Comings(comings) => (comings.buckets, comings.copies),
+            Torture::Partitions(partitions) => (partitions.buckets, partitions.copies),
+            Torture::Tpcc(tpcc) => (tpcc.buckets, tpcc.copies),
+        };
+        settings.set.push(("cluster.buckets".into(), buckets.to_string()));
+        settings.set.push(("cluster.copies".into(), copies.to_string()));
+        settings
+    }
+
+    /// What its clients do, and how fast, if they are judged.
+    fn common(&self) -> Option<Common> {
+        let (common, workloads, rate) = match self {
+            Torture::Kills(kills) => (&kills.common, &[Kind::Register, Kind::Append][..], None),
+            Torture::Members(members) => (&members.common, &[Kind::Register, Kind::Append][..], None),
+            Torture::Comings(comings) => (&comings.common, &[Kind::Register, Kind::Append][..], None),
+            Torture::Partitions(partitions) => {
+                (&partitions.common, &partitions::WORKLOADS[..], Some(partitions::RATE))
+            }
+            Torture::Tpcc(_) => return None,
+        };
+        let mut common = common.clone();
+        if common.workloads.is_empty() {
+            common.workloads = workloads.to_vec();
+        }
+        common.rate = common.rate.or(rate);
+        Some(common)
+    }
+}
+
 /// Runs a campaign.
 pub(crate) fn run(torture: &Torture, format: Format) -> Result<ExitCode> {
-    let (common, nodes) = match torture {
-        Torture::Kills(kills) => (&kills.common, kills.nodes),
-        Torture::Members(members) => (&members.common, members.nodes),
-        Torture::Comings(comings) => (&comings.common, comings.nodes),
-    };
-    let mut settings = common.settings.clone();
-    if let Torture::Comings(comings) = torture {
-        settings.set.push(("cluster.buckets".into(), comings.buckets.to_string()));
-        settings.set.push(("cluster.copies".into(), comings.copies.to_string()));
+    let (home, settings, (nodes, base_port)) = (torture.home(), torture.settings(), torture.nodes());
+    let needs_disk = matches!(torture, Torture::Partitions(_) | Torture::Tpcc(_));
+    if needs_disk && load_config(&settings, &[])?.config.durable.mode == Durability::Memory {
+        let text = "nodes are killed and come back: they need what --durability memory does not keep";
+        return Err(failure(exit::USAGE, text));
     }
-    let (dir, is_own) = match &common.data {
+    interrupt::watch()?;
+    let is_cut = matches!(torture, Torture::Partitions(_));
+    let net = if is_cut { Some(Net::make(nodes)?) } else { None };
+    let (dir, is_own) = match &home.data {
         Some(dir) => (std::path::absolute(dir)?, false),
         None => (std::env::temp_dir().join(format!("quorate-torture-{}", std::process::id())), true),
     };
     std::fs::create_dir_all(&dir).with_context(|| format!("cannot create {}", dir.display()))?;
     let machine = Machine::look(env!("QUORATE_COMMIT"), Some(&dir)).context("cannot measure the disk")?;
-    let mut cluster = Cluster::start(&dir, nodes, common.base_port, &settings)?;
-    let outcome = campaign(torture, common, &mut cluster, &machine);
+    let mut cluster = Cluster::start(&dir, nodes, base_port, &settings, net)?;
+    let outcome = match (torture, torture.common()) {
+        (Torture::Tpcc(tpcc), _) => tpcc::campaign(tpcc, &mut cluster, &machine),
+        (_, Some(common)) => campaign(torture, &common, &mut cluster, &machine),
+        (_, None) => Err(failure(exit::USAGE, "there are no clients")),
+    };
     // Whatever happened, no process stays behind.
     cluster.stop()?;
+    drop(cluster);
     let (code, result) = match outcome {
         Ok(done) => done,
         Err(error) => {
             return Err(error.context(format!("the campaign broke off; its data is in {}", dir.display())));
         }
     };
-    if let Some(path) = &common.results {
+    if let Some(path) = &home.results {
         append_line(path, &result.to_string())?;
     }
     match format {
         Format::Json => print_json(&result)?,
+        Format::Text if torture.common().is_none() => print(&tpcc::summary(&result))?,
         Format::Text => print(&summary(&result))?,
     }
-    if code == 0 && is_own && !common.keep {
+    if code == 0 && is_own && !home.keep {
         std::fs::remove_dir_all(&dir).with_context(|| format!("cannot remove {}", dir.display()))?;
     } else {
         eprintln!("data and histories are in {}", dir.display());
@@ -147,23 +229,11 @@ fn campaign(
 ) -> Result<(u8, Value)> {
     let ballast = Ballast::load(common, cluster, machine)?;
     let mut witnesses = Witnesses::start(common, cluster, machine)?;
-    witnesses.wait_for_writes(100, Duration::from_secs(30))?;
-    let steps = match torture {
-        Torture::Kills(kills) => kills::campaign(kills, cluster, &witnesses),
-        Torture::Members(members) => members::campaign(members, cluster, &witnesses),
-        Torture::Comings(comings) => comings::campaign(comings, cluster, &witnesses),
-    };
-    let account = match steps {
-        Ok(account) => account,
+    let steps = steps(torture, common, cluster, &witnesses);
+    let (account, blackout_ms) = match steps {
+        Ok(done) => done,
         Err(error) => {
-            witnesses.abandon();
-            return Err(error);
-        }
-    };
-    let blackout_ms = match blackout(common, cluster, &witnesses) {
-        Ok(ms) => ms,
-        Err(error) => {
-            witnesses.abandon();
+            witnesses.abandon(cluster.dir());
             return Err(error);
         }
     };
@@ -172,7 +242,7 @@ fn campaign(
     let result = json!({
         "what": format!("torture {}", account.name),
         "machine": machine,
-        "seed": common.seed,
+        "seed": common.home.seed,
         "details": account.details,
         "ballast": common.ballast,
         "blackout_ms": blackout_ms,
@@ -182,11 +252,28 @@ fn campaign(
     Ok((code, result))
 }
 
+/// The campaign itself, then a blackout if there is to be one.
+fn steps(
+    torture: &Torture,
+    common: &Common,
+    cluster: &mut Cluster,
+    witnesses: &Witnesses,
+) -> Result<(Account, Option<u64>)> {
+    witnesses.wait_for_writes(100, Duration::from_secs(30))?;
+    let account = match torture {
+        Torture::Kills(kills) => kills::campaign(kills, cluster, witnesses),
+        Torture::Members(members) => members::campaign(members, cluster, witnesses),
+        Torture::Comings(comings) => comings::campaign(comings, cluster, witnesses),
+        Torture::Partitions(partitions) => partitions::campaign(partitions, cluster, witnesses),
+        Torture::Tpcc(_) => Err(failure(exit::USAGE, "TPC-C has clients of its own")),
+    }?;
+    let is_dark = common.blackout && !cluster.is_volatile();
+    let blackout_ms = if is_dark { Some(blackout(cluster, witnesses)?) } else { None };
+    Ok((account, blackout_ms))
+}
+
 /// Kills all nodes at once and starts them again; milliseconds until a write was acknowledged.
-fn blackout(common: &Common, cluster: &mut Cluster, witnesses: &Witnesses) -> Result<Option<u64>> {
-    if !common.blackout || cluster.is_volatile() {
-        return Ok(None);
-    }
+fn blackout<W: Watched>(cluster: &mut Cluster, clients: &W) -> Result<u64> {
     let begun = quorate_bench::now_ns();
     for id in cluster.ids() {
         cluster.kill(id)?;
@@ -196,11 +283,11 @@ fn blackout(common: &Common, cluster: &mut Cluster, witnesses: &Witnesses) -> Re
         cluster.revive(id)?;
     }
     cluster.wait_serving()?;
-    witnesses.wait_for_write_after(down, Duration::from_secs(60))?;
+    clients.wait_for_write_after(down, Duration::from_secs(60))?;
     let ms = quorate_bench::now_ns().saturating_sub(begun) / 1_000_000;
     eprintln!("all nodes were killed at once and started again: {ms} ms without a write");
-    witnesses.wait_for_writes(100, Duration::from_secs(30))?;
-    Ok(Some(ms))
+    clients.wait_for_writes(100, Duration::from_secs(30))?;
+    Ok(ms)
 }
 
 fn summary(result: &Value) -> String {

@@ -10,12 +10,10 @@ use anyhow::Result;
 use quorate_api::{Bucket, Reply};
 use quorate_bench::{Client, now_ns};
 
-use super::stuck;
+use super::{interrupt, stuck};
 
 /// Between two writes of a bucket.
 const BEAT: Duration = Duration::from_millis(5);
-/// How long one write may take before its writer turns to another node.
-const TIMEOUT: Duration = Duration::from_secs(10);
 const LOOK_EVERY: Duration = Duration::from_millis(2);
 
 /// What the writers share.
@@ -23,6 +21,8 @@ struct Shared {
     /// Client addresses that may be used now.
     addresses: Mutex<Vec<String>>,
     stop: AtomicBool,
+    /// How long one write may take before its writer turns to another node.
+    timeout: Duration,
 }
 
 /// The writer of one bucket.
@@ -39,9 +39,10 @@ pub(super) struct Pulses {
 }
 
 impl Pulses {
-    /// Starts a writer for each of so many buckets.
-    pub(super) fn start(buckets: NonZeroU16, addresses: Vec<String>) -> Pulses {
-        let shared = Arc::new(Shared { addresses: Mutex::new(addresses), stop: AtomicBool::new(false) });
+    /// Starts a writer for each of so many buckets, which waits so long for an answer before it asks another node.
+    pub(super) fn start(buckets: NonZeroU16, addresses: Vec<String>, timeout: Duration) -> Pulses {
+        let addresses = Mutex::new(addresses);
+        let shared = Arc::new(Shared { addresses, stop: AtomicBool::new(false), timeout });
         let pulse = |bucket: u16| {
             let (beats, shared) = (Arc::<Mutex<Vec<u64>>>::default(), Arc::clone(&shared));
             let key = key_of(Bucket(bucket), buckets);
@@ -74,6 +75,7 @@ impl Pulses {
             if Instant::now() > deadline {
                 return Err(stuck(format!("bucket {bucket} took no writes for {} s", wait.as_secs())));
             }
+            interrupt::check()?;
             std::thread::sleep(LOOK_EVERY);
         }
         Ok(())
@@ -122,7 +124,8 @@ fn write(key: &str, turn: usize, shared: &Shared, beats: &Mutex<Vec<u64>>) {
                 number += 1;
                 let count = addresses.len().max(1);
                 addresses.rotate_left(number % count);
-                let Some(Ok(connected)) = addresses.first().map(|first| Client::connect(&[first], TIMEOUT))
+                let Some(Ok(connected)) =
+                    addresses.first().map(|first| Client::connect(&[first], shared.timeout))
                 else {
                     std::thread::sleep(BEAT);
                     continue;

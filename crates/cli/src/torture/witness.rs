@@ -5,7 +5,7 @@ use std::io::{BufWriter, Write as _};
 use std::path::{Path, PathBuf};
 use std::sync::{Arc, Mutex, PoisonError};
 use std::thread::JoinHandle;
-use std::time::{Duration, Instant};
+use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use quorate_api::history::Record;
@@ -14,18 +14,21 @@ use quorate_checker::History;
 use quorate_workload::{Kind, Spec, Workload};
 use serde_json::{Value, json};
 
+use super::Common;
 use super::cluster::Cluster;
-use super::{Common, stuck};
+use super::watched::Watched;
 use crate::command::check;
 use crate::exit::failure;
 
-const LOOK_EVERY: Duration = Duration::from_millis(2);
 /// How far apart the numbers of the workloads' clients are; the last of each sets up and looks last.
 const CLIENTS_APART: u64 = 100_000;
 /// How long the first and the last step may take.
 const STEP_WAIT: Duration = Duration::from_secs(60);
 /// Above the nodes' own deadline.
 const TIMEOUT: Duration = Duration::from_secs(10);
+
+/// Gaps of a workload that stand in the result.
+const GAPS_KEPT_MAX: usize = 50;
 
 type Records = Arc<Mutex<Vec<Record>>>;
 
@@ -59,7 +62,7 @@ impl Witnesses {
                 duration: None,
                 operations: None,
                 timeout: TIMEOUT,
-                seed: common.seed + index,
+                seed: common.home.seed + index,
                 servers: cluster.pids(),
                 machine: machine.clone(),
             };
@@ -84,64 +87,17 @@ impl Witnesses {
         Ok(())
     }
 
-    /// What all clients together have seen.
-    pub(crate) fn progress(&self) -> &Progress {
-        &self.progress
-    }
-
-    /// Waits until a write that was asked for or answered after `after_ns` is acknowledged.
-    pub(crate) fn wait_for_write_after(&self, after_ns: u64, wait: Duration) -> Result<()> {
-        let deadline = Instant::now() + wait;
-        while self.progress.last_write_ns() <= after_ns {
-            if Instant::now() > deadline {
-                return Err(stuck(format!("no write was acknowledged for {} s", wait.as_secs())));
-            }
-            self.look_after_clients()?;
-            std::thread::sleep(LOOK_EVERY);
-        }
-        Ok(())
-    }
-
-    /// Waits until so many more operations are done.
-    pub(crate) fn wait_for_writes(&self, count: u64, wait: Duration) -> Result<()> {
-        let (deadline, goal) = (Instant::now() + wait, self.progress.done() + count);
-        while self.progress.done() < goal {
-            if Instant::now() > deadline {
-                let text = format!("fewer than {count} operations were done within {} s", wait.as_secs());
-                return Err(stuck(text));
-            }
-            self.look_after_clients()?;
-            std::thread::sleep(LOOK_EVERY);
-        }
-        Ok(())
-    }
-
-    /// Clients that have gone away by themselves would look like a cluster that does not answer.
-    fn look_after_clients(&self) -> Result<()> {
-        let has_ended = |witness: &Witness| witness.thread.as_ref().is_some_and(JoinHandle::is_finished);
-        match self.witnesses.iter().find(|witness| has_ended(witness)) {
-            Some(witness) => {
-                Err(failure(1, format!("the clients of `{}` have stopped", witness.spec.kind.name())))
-            }
-            None => Ok(()),
-        }
-    }
-
-    /// The longest gap that touches the time from `from_ns` to now. Gaps of less than 20 ms are not
-    /// kept, and count as none.
-    pub(crate) fn gap_ms_since(&self, from_ns: u64) -> u64 {
-        let ends_later = |gap: &quorate_bench::Gap| gap.from_ns + gap.ms * 1_000_000 >= from_ns;
-        self.progress.gaps().into_iter().filter(ends_later).map(|gap| gap.ms).max().unwrap_or(0)
-    }
-
-    /// Stops the clients without a last look.
-    pub(crate) fn abandon(&mut self) {
+    /// Stops the clients without a last look; what they have seen is written down, for whoever looks for the cause.
+    pub(crate) fn abandon(&mut self, dir: &Path) {
         self.progress.stop();
         for witness in &mut self.witnesses {
             if let Some(thread) = witness.thread.take() {
-                // What went wrong before is what matters.
+                // What went wrong before is what matters, here and below.
                 let _ = thread.join();
             }
+            let records =
+                std::mem::take(&mut *witness.records.lock().unwrap_or_else(PoisonError::into_inner));
+            let _ = write(dir, witness.spec.kind, &records);
         }
     }
 
@@ -176,11 +132,38 @@ impl Witnesses {
             "broken": sum(|report| report.counts.broken),
             "gap_ms_max": self.progress.longest_gap().as_millis() as u64,
             "seconds": self.progress.elapsed().as_secs(),
-            "workloads": reports,
+            "workloads": shorten(&reports)?,
             "verdicts": verdicts,
         });
         Ok((code, clients))
     }
+}
+
+impl Watched for Witnesses {
+    fn progress(&self) -> &Progress {
+        &self.progress
+    }
+
+    fn look_after(&self) -> Result<()> {
+        let has_ended = |witness: &Witness| witness.thread.as_ref().is_some_and(JoinHandle::is_finished);
+        match self.witnesses.iter().find(|witness| has_ended(witness)) {
+            Some(witness) => {
+                Err(failure(1, format!("the clients of `{}` have stopped", witness.spec.kind.name())))
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+/// Keeps the longest gaps of all clients together: in a long run there are thousands.
+fn shorten(reports: &[Report]) -> Result<Vec<Value>> {
+    let short = |report: &Report| {
+        let mut report = report.clone();
+        report.gaps.sort_by_key(|gap| std::cmp::Reverse(gap.ms));
+        report.gaps.truncate(GAPS_KEPT_MAX);
+        serde_json::to_value(report).context("a report is JSON")
+    };
+    reports.iter().map(short).collect()
 }
 
 /// Writes the history down and judges it for what its workload promises.

@@ -26,7 +26,7 @@ pub const CONDITIONS: [&str; 12] = [
 /// Violations of one condition that are listed.
 const LISTED_MAX: usize = 10;
 /// Elements of a long list that are read at once.
-const PAGE: i64 = 1_000;
+pub(super) const PAGE: i64 = 1_000;
 /// Orders are looked for so far beyond the next order id.
 const BEYOND: u64 = 20;
 
@@ -71,7 +71,7 @@ pub fn check<R: Readout>(readout: &mut R, scale: &Scale) -> Result<Vec<Violation
     Ok(audit.violations.into_values().flatten().collect())
 }
 
-fn districts(scale: &Scale) -> impl Iterator<Item = (u64, u64)> + use<> {
+pub(super) fn districts(scale: &Scale) -> impl Iterator<Item = (u64, u64)> + use<> {
     let count = scale.districts;
     (1..=scale.warehouses).flat_map(move |warehouse| (1..=count).map(move |district| (warehouse, district)))
 }

@@ -33,6 +33,7 @@
 //! outrun is not repeated.
 
 mod attempt;
+mod census;
 mod chance;
 mod check;
 mod delivery;
@@ -45,6 +46,7 @@ mod queries;
 mod rows;
 
 pub use attempt::TpccTransaction;
+pub use census::{Census, census};
 pub use chance::Constants;
 pub use check::{CONDITIONS, Readout, Violation, check};
 pub use input::{Terminal, TpccKind};

@@ -282,6 +282,29 @@ fn every_condition_has_been_seen_to_fail() {
 }
 
 #[test]
+fn what_was_added_is_counted_and_what_is_lost_is_missed() {
+    let count = |kind: TpccKind, lost: bool| {
+        let (loaded, mut model) = loaded(2);
+        assert_eq!(census(&mut model, &loaded.scale), Ok(Census::default()));
+        let mut terminal = terminals(&loaded, 1).remove(0);
+        for number in 0..20 {
+            let before = model.clone();
+            let mut transaction = terminal.make(kind, NOW);
+            model.perform(&mut transaction);
+            if lost && number == 7 {
+                model = before;
+            }
+        }
+        assert_eq!(violated(&mut model, &loaded), NONE);
+        let Ok(counted) = census(&mut model, &loaded.scale);
+        (counted.orders, counted.payments)
+    };
+    assert_eq!((count(TpccKind::Payment, false), count(TpccKind::Payment, true)), ((0, 20), (0, 19)));
+    let (all, fewer) = (count(TpccKind::NewOrder, false), count(TpccKind::NewOrder, true));
+    assert!(all.0 > 15 && all.1 == 0 && fewer == (all.0 - 1, 0), "{all:?} {fewer:?}");
+}
+
+#[test]
 fn rows_that_are_gone_are_no_consistent_database() {
     let (loaded, mut model) = loaded(1);
     model.apply(&Write::Remove { key: keys::account(1, 1, 1) });
