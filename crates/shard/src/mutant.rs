@@ -62,11 +62,13 @@ pub enum Mutant {
     TimePassesVotes,
     /// A step of SCAN ends the scan where its bucket ends.
     ScanEndsEarly,
+    /// What bears a name of its client gets a number of the node's own.
+    NamesIgnored,
 }
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Mutant; 29] = [
+    pub const ALL: [Mutant; 30] = [
         Mutant::SessionsNotInSnapshot,
         Mutant::ApplyAgain,
         Mutant::SessionRowMissing,
@@ -96,5 +98,6 @@ impl Mutant {
         Mutant::TimeStaysBehind,
         Mutant::TimePassesVotes,
         Mutant::ScanEndsEarly,
+        Mutant::NamesIgnored,
     ];
 }
