@@ -35,6 +35,21 @@ pub struct RequestId {
     pub seq: u64,
 }
 
+/// A name that a client itself gave to a request. Asked for again under the same name, at any node, the request happens at
+/// most once, and is answered with what became of it.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
+pub struct Identity {
+    /// When the client first wanted it, in milliseconds since 1970 by its own clock; part of the name. The older of two requests
+    /// that are in each other's way goes first; nothing else depends on it.
+    pub age_ms: u64,
+    /// Names one life of one client: drawn by chance, never used by anybody else.
+    pub origin: u64,
+    /// Counts the client's requests from 1.
+    pub sequence: u64,
+    /// The client asks for nothing again that it numbered below this; at most `sequence`.
+    pub settled_before: u64,
+}
+
 /// One thing that happens at one instant.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Request {

@@ -13,7 +13,7 @@ mod outcome;
 mod place;
 mod reply;
 
-pub use command::{Command, CommandCode, Request, RequestId, SessionId, Version};
+pub use command::{Command, CommandCode, Identity, Request, RequestId, SessionId, Version};
 pub use outcome::{Outcome, Refusal, UNKNOWN_MESSAGE};
 pub use place::{Bucket, SLOT_COUNT, hash_tag, key_in_slot, position_of, slot_of};
 pub use reply::{ErrorReply, Reply};

@@ -33,6 +33,11 @@ pub enum Refusal {
     TooLarge,
     /// What it moves, or is answered, from bucket to bucket is larger than a limit.
     ValuesTooLarge,
+    /// Of a request with a name of its client: this name has come to an end for reasons that pass.
+    Aborted,
+    /// Of a request with a name of its client: the client is known to have settled the name. It was not taken this time; what
+    /// came of it when it was asked for before is forgotten.
+    Settled,
 }
 
 impl Refusal {
@@ -48,6 +53,14 @@ impl Refusal {
                 "ERR keys of the request lie in several buckets, and the values it needs of them, or its replies, are \
                  larger than what buckets tell each other at once, nothing was changed: keys with the same {tag} lie \
                  in one bucket"
+            }
+            Refusal::Aborted => {
+                "ABORTED others were in its way, or a node that had it was lost, nothing was changed nor will be under this \
+                 number: ask with the next"
+            }
+            Refusal::Settled => {
+                "SETTLED this number was settled, or its origin was silent for too long and is forgotten, nothing was changed \
+                 now: ask under a new origin"
             }
             Refusal::TooLarge => "ERR the request is larger than this node's limit, nothing was changed",
         }

@@ -9,8 +9,8 @@ use quorate_workload::{Operation, Request, Words};
 use thiserror::Error;
 
 use crate::clock;
-use crate::resp::{self, Malformed};
 use crate::script;
+use quorate_client::resp::{self, Malformed};
 
 /// Why there is no answer.
 #[derive(Debug, Error)]

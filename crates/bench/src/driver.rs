@@ -13,9 +13,9 @@ use crate::clock;
 use crate::player::{End, Player, Start, Step};
 use crate::progress::Progress;
 use crate::report::{Counts, Measured};
-use crate::resp;
 use crate::session::{Flight, Readiness, Session};
 use crate::timer::Timer;
+use quorate_client::resp;
 
 /// How often reconnecting and time limits are looked at.
 const TICK: Duration = Duration::from_millis(10);

@@ -9,8 +9,8 @@ use quorate_workload::{Client, Operation, Request, Workload};
 
 use crate::player::{End, Player, Start, Step};
 use crate::progress::Progress;
-use crate::resp;
 use crate::script;
+use quorate_client::resp;
 
 /// Takes records as they end.
 pub(crate) type Sink = Arc<dyn Fn(Record) + Send + Sync>;

@@ -21,7 +21,6 @@ mod player;
 mod process;
 mod progress;
 mod report;
-pub mod resp;
 mod rounds;
 mod script;
 mod session;

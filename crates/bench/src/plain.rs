@@ -5,7 +5,7 @@ use quorate_workload::{Chooser, Distribution};
 use serde::Serialize;
 
 use crate::player::{End, Player, Start, Step};
-use crate::resp::{push_bulk, push_number};
+use quorate_client::resp::{push_bulk, push_number};
 
 /// Digits of a key's number, so that all keys are of one length.
 const KEY_DIGITS: usize = 12;

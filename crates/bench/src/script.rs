@@ -3,7 +3,7 @@
 use quorate_api::{ErrorReply, Outcome, Refusal, Reply};
 use quorate_workload::Request;
 
-use crate::resp;
+use quorate_client::resp;
 
 /// What a server that has enough connections says instead of an answer.
 const TURNED_AWAY: &str = "ERR max number of clients reached";

@@ -8,7 +8,8 @@ use std::sync::{Arc, Mutex};
 use std::time::{Duration, Instant};
 
 use quorate_api::history::{Ending, Record};
-use quorate_bench::{Keys, LoadOptions, Machine, Mix, Pace, PlainSpec, Progress, Report, Work, resp};
+use quorate_bench::{Keys, LoadOptions, Machine, Mix, Pace, PlainSpec, Progress, Report, Work};
+use quorate_client::resp;
 use quorate_workload::{Distribution, Kind, Spec};
 
 /// What a server does with a request, given its number: bytes to answer, or nothing and close.

@@ -66,8 +66,8 @@ impl Row {
 pub struct Ledger {
     me: LogId,
     records: BTreeMap<TransactionId, Record>,
-    /// By origin and number: what an advancing horizon lets go of.
-    by_origin: BTreeMap<(u64, u64), TransactionId>,
+    /// By origin, number and age: what an advancing horizon lets go of. Origins are not believed to use a number once.
+    by_origin: BTreeSet<(u64, u64, u64)>,
     horizons: BTreeMap<u64, Horizon>,
     /// Origins that are gone, by when they went.
     gone: BTreeMap<u64, u64>,
@@ -86,7 +86,7 @@ impl Ledger {
         Ledger {
             me,
             records: BTreeMap::new(),
-            by_origin: BTreeMap::new(),
+            by_origin: BTreeSet::new(),
             horizons: BTreeMap::new(),
             gone: BTreeMap::new(),
             changed: BTreeSet::new(),
@@ -112,7 +112,7 @@ impl Ledger {
             Row::Transaction(id) => {
                 let record: Record = wire::decode(value)?;
                 self.unfinished += usize::from(record.outcome().is_none());
-                self.by_origin.insert((id.origin, id.sequence), id);
+                self.by_origin.insert((id.origin, id.sequence, id.age));
                 self.records.insert(id, record);
             }
         }
@@ -182,7 +182,7 @@ impl Ledger {
 
     /// Whether anything of an origin is remembered beside its horizon.
     pub(crate) fn remembers(&self, origin: u64) -> bool {
-        self.by_origin.range((origin, 0)..=(origin, u64::MAX)).next().is_some()
+        self.by_origin.range((origin, 0, 0)..=(origin, u64::MAX, u64::MAX)).next().is_some()
     }
 
     /// Whether the origin of `id` has said that it will not ask for it again.
@@ -280,7 +280,7 @@ impl Ledger {
     fn begin(&mut self, transaction: &Transaction, state: State) {
         let id = transaction.id;
         self.records.insert(id, Record { transaction: transaction.clone(), epoch: 0, state });
-        self.by_origin.insert((id.origin, id.sequence), id);
+        self.by_origin.insert((id.origin, id.sequence, id.age));
         self.changed.insert(Row::Transaction(id));
         self.unfinished += 1;
     }
@@ -302,8 +302,13 @@ impl Ledger {
                 self.forget_gone();
             }
         }
-        let settled = self.by_origin.range((origin, 0)..(origin, before.max(known.before)));
-        let done = settled.map(|(_, id)| *id).filter(|id| self.is_over(*id));
+        let settled = self.by_origin.range((origin, 0, 0)..(origin, before.max(known.before), 0));
+        let ids = settled.map(|(origin, sequence, age)| TransactionId {
+            age: *age,
+            origin: *origin,
+            sequence: *sequence,
+        });
+        let done = ids.filter(|id| self.is_over(*id));
         let done: Vec<TransactionId> = done.take(FORGET_MAX).collect();
         for id in done {
             self.remove(id);
@@ -337,7 +342,7 @@ impl Ledger {
 
     fn remove(&mut self, id: TransactionId) {
         if self.records.remove(&id).is_some() {
-            self.by_origin.remove(&(id.origin, id.sequence));
+            self.by_origin.remove(&(id.origin, id.sequence, id.age));
             self.changed.insert(Row::Transaction(id));
         }
     }

@@ -271,6 +271,21 @@ fn finished_ones_are_forgotten_once_all_know_and_nobody_asks() {
     assert!(!outcome.is_commit(), "whoever asks so late knows already");
 }
 
+/// Origins outside the cluster may use a number twice: what they settle is forgotten nevertheless.
+#[test]
+fn one_number_of_two_ages_is_forgotten_whole() {
+    let mut desk = Desk::new(Config::tiny());
+    let older = Transaction { id: TransactionId { age: 0, ..id(1) }, ..alone(1) };
+    for transaction in [alone(1), older] {
+        let wanted = desk.request(transaction);
+        desk.choose(wanted);
+    }
+    assert_eq!(desk.commit.ledger().count(), 2);
+    let wanted = desk.call(|commit, turn| commit.settle(turn, 7, 2));
+    desk.choose(wanted);
+    assert_eq!(desk.commit.ledger().count(), 0);
+}
+
 #[test]
 fn horizons_of_the_gone_are_kept_for_long() {
     let mut ledger = Ledger::new(ME);

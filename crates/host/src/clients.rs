@@ -216,8 +216,9 @@ impl Clients {
                     let acts = client.answered(ticket, answer);
                     self.act(client, acts, now);
                 }
-                Step::Submit { request, consistency, then } => {
-                    let request = ClientRequest { connection: client.id, ticket, request, consistency };
+                Step::Submit { request, consistency, identity, then } => {
+                    let connection = client.id;
+                    let request = ClientRequest { connection, ticket, request, consistency, identity };
                     self.submit(client, request, then, now);
                 }
             }

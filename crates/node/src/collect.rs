@@ -107,7 +107,13 @@ impl Node {
         let (connection, ticket) = (ConnectionId(OWN | number), Ticket(round));
         let buckets: Vec<Bucket> = questions.iter().map(|(bucket, _)| *bucket).collect();
         for (bucket, request) in questions {
-            let request = ClientRequest { connection, ticket, request, consistency: Consistency::Strict };
+            let request = ClientRequest {
+                connection,
+                ticket,
+                request,
+                consistency: Consistency::Strict,
+                identity: None,
+            };
             self.lane(bucket).reads.take(request, taken_at);
         }
         for bucket in buckets {

@@ -105,6 +105,7 @@ mod tests {
             ticket: Ticket(ticket),
             request: Request::Versions(Vec::new()),
             consistency: Consistency::Strict,
+            identity: None,
         };
         (request, Time(ticket))
     }

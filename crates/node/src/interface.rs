@@ -1,10 +1,11 @@
 //! What a node is told and what it says: the whole surface between a node and its driver.
 
+use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::num::NonZeroU16;
-use quorate_api::{Bucket, Consistency, Outcome, Request};
+use quorate_api::{Bucket, Consistency, Identity, Outcome, Request};
 use quorate_kernel::NodeId;
 use serde::{Deserialize, Serialize};
 
@@ -38,6 +39,8 @@ pub struct ClientRequest {
     pub request: Request,
     /// How fresh the answer must be.
     pub consistency: Consistency,
+    /// The name that its client gave it, if it did: then it happens at most once, by whichever nodes it is asked.
+    pub identity: Option<Box<Identity>>,
 }
 
 /// What an operator asks of a node.

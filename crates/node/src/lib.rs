@@ -23,6 +23,7 @@ mod interface;
 mod lane;
 mod machine;
 mod message;
+mod named;
 mod origin;
 mod placing;
 mod plan;

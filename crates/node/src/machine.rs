@@ -5,6 +5,7 @@ use alloc::collections::{BTreeMap, BTreeSet, VecDeque};
 use alloc::vec::Vec;
 use core::time::Duration;
 use quorate_api::{Bucket, Refusal};
+use quorate_commit::TransactionId;
 use quorate_kernel::{Cx, Event, Machine, NodeId, Position, Time, Told};
 use quorate_replog::{self as replog, Replog};
 use quorate_shard::{self as shard, Mutant, Shard};
@@ -53,8 +54,8 @@ pub struct Node {
     pub(crate) collects: Collects,
     pub(crate) turned_away: TurnedAway,
     pub(crate) gates: Gates,
-    /// By origin, who asks this node to coordinate its transactions.
-    pub(crate) askers: BTreeMap<u64, NodeId>,
+    /// Who asks this node to coordinate transactions.
+    pub(crate) askers: BTreeMap<TransactionId, NodeId>,
     /// What buckets that this node leads say to each other.
     pub(crate) own: VecDeque<(Bucket, Box<quorate_commit::Message>)>,
     tickets: u64,
@@ -407,7 +408,7 @@ impl Node {
             shard::Output::Tell { to, message } => self.tell(cx, to, message, out),
             shard::Output::Transacted { id, outcome } => self.transacted(cx, id, outcome, out),
             shard::Output::TransactionNotTaken { id, why } => {
-                if let Some(asker) = self.askers.get(&id.origin).copied() {
+                if let Some(asker) = self.askers.remove(&id) {
                     self.transaction_not_taken(cx, asker, id, why, out);
                 }
             }

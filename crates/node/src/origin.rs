@@ -291,7 +291,8 @@ impl Origin {
                 continue;
             };
             let consistency = quorate_api::Consistency::Strict;
-            let request = ClientRequest { connection, ticket, request: sent.request, consistency };
+            let request =
+                ClientRequest { connection, ticket, request: sent.request, consistency, identity: None };
             self.unsent.push_front(Unsent { request, bytes: sent.bytes, taken_at: sent.taken_at });
         }
     }

@@ -199,6 +199,7 @@ mod tests {
             ticket: Ticket(ticket),
             request: Request::Versions(Vec::new()),
             consistency: Consistency::Strict,
+            identity: None,
         };
         reads.take(request, NOW);
     }

@@ -17,11 +17,15 @@ use crate::route::{Route, route};
 
 impl Node {
     /// Takes a client's request, or refuses it.
-    pub(crate) fn take(&mut self, cx: &mut Cx<'_>, request: ClientRequest, out: &mut Out) {
+    pub(crate) fn take(&mut self, cx: &mut Cx<'_>, mut request: ClientRequest, out: &mut Out) {
+        if self.config.limits.breaks(Mutant::NamesIgnored) {
+            request.identity = None;
+        }
         let address = (request.connection, request.ticket);
         let reads = is_read(&request.request);
         let bucket = match self.placed(cx, &request.request, reads) {
-            Ok(bucket) => bucket,
+            // What bears a name is a transaction wherever its keys lie.
+            Ok(bucket) => bucket.filter(|_| request.identity.is_none()),
             Err(refusal) => {
                 let end = (address.0, address.1, Outcome::Refused(refusal));
                 // Nothing was begun, so there is nothing to forget.
@@ -58,7 +62,7 @@ impl Node {
                 break;
             };
             let buckets = self.config.buckets;
-            if let Route::One(bucket) = route(&taken.0.request, buckets) {
+            if let (Route::One(bucket), None) = (route(&taken.0.request, buckets), &taken.0.identity) {
                 self.admit(cx, bucket, taken, out);
                 self.dispatch(cx, bucket, out);
                 continue;
@@ -72,11 +76,14 @@ impl Node {
             let plan = plan(&request.request, buckets);
             gate.running = true;
             let (bytes, age) = (size_of_request(&request.request), cx.wall.unix_ms);
-            if plan.only_reads() {
-                self.collect(cx, address, plan, (bytes, age, taken_at), out);
-                continue;
+            match request.identity {
+                Some(name) => self.transactions.named.take(address, *name, plan, bytes, taken_at),
+                None if plan.only_reads() => {
+                    self.collect(cx, address, plan, (bytes, age, taken_at), out);
+                    continue;
+                }
+                None => self.transactions.take(address, plan, bytes, age, taken_at),
             }
-            self.transactions.take(address, plan, bytes, age, taken_at);
             self.send_transactions(cx, out);
         }
     }

@@ -2,6 +2,7 @@
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
 use core::time::Duration;
 use quorate_api::Bucket;
 use quorate_commit::{LogId, NotTaken, Outcome as End, Transaction, TransactionId};
@@ -77,11 +78,11 @@ impl Node {
             return self.transaction_not_taken(cx, from, transaction.id, NotTaken::Busy, out);
         }
         if self.takes_batches(bucket) && !self.disk_full {
-            while self.askers.len() >= ASKERS_MAX && !self.askers.contains_key(&transaction.id.origin) {
+            while self.askers.len() >= ASKERS_MAX && !self.askers.contains_key(&transaction.id) {
                 // Whoever still waits asks again.
                 self.askers.pop_first();
             }
-            self.askers.insert(transaction.id.origin, from);
+            self.askers.insert(transaction.id, from);
             let input = shard::Input::Transact(Box::new(transaction));
             self.step_shard(cx, bucket, Event::Input(input), out);
         } else {
@@ -91,7 +92,7 @@ impl Node {
 
     /// Tells whoever asked how a transaction ended.
     pub(crate) fn transacted(&mut self, cx: &mut Cx<'_>, id: TransactionId, outcome: End, out: &mut Out) {
-        match self.askers.get(&id.origin).copied() {
+        match self.askers.remove(&id) {
             Some(asker) if asker == self.config.me.id => self.on_transacted(cx, id, &outcome, out),
             // It is chosen: a quorum's disks have it.
             Some(asker) => out.send_early(asker, Message::Transacted { id, outcome: Box::new(outcome) }),
@@ -121,8 +122,12 @@ impl Node {
     }
 
     pub(crate) fn on_transacted(&mut self, cx: &mut Cx<'_>, id: TransactionId, outcome: &End, out: &mut Out) {
-        let end = self.transactions.ended(id, outcome, cx.rng.next_u64(), cx.now);
-        self.end_transactions(cx, end, out);
+        let chance = cx.rng.next_u64();
+        let ends = match self.transactions.named.has(id) {
+            true => self.transactions.named.ended(id, outcome, chance),
+            false => Vec::from_iter(self.transactions.ended(id, outcome, chance, cx.now)),
+        };
+        self.end_transactions(cx, ends, out);
     }
 
     pub(crate) fn on_transaction_not_taken(
@@ -132,8 +137,12 @@ impl Node {
         why: NotTaken,
         out: &mut Out,
     ) {
-        let end = self.transactions.not_taken(id, why, cx.rng.next_u64(), cx.now);
-        self.end_transactions(cx, end, out);
+        let chance = cx.rng.next_u64();
+        let ends = match self.transactions.named.has(id) {
+            true => self.transactions.named.not_taken(id, why, cx.now),
+            false => Vec::from_iter(self.transactions.not_taken(id, why, chance, cx.now)),
+        };
+        self.end_transactions(cx, ends, out);
     }
 
     /// Gives ends to clients, and lets what waited for them begin.

@@ -13,6 +13,7 @@ use quorate_commit::{Cause, LogId, NotTaken, Outcome as End, Transaction, Transa
 use quorate_kernel::Time;
 use quorate_shard::decode_decision;
 
+use crate::named::Named;
 use crate::origin::Address;
 use crate::plan::Plan;
 
@@ -42,6 +43,8 @@ pub(crate) struct Transactions {
     /// By number.
     open: BTreeMap<u64, Open>,
     bytes: usize,
+    /// Those that bear names of their clients.
+    pub(crate) named: Named,
 }
 
 /// What came of a transaction for its client.
@@ -54,11 +57,11 @@ impl Transactions {
     }
 
     pub(crate) fn count(&self) -> usize {
-        self.open.len()
+        self.open.len() + self.named.count()
     }
 
     pub(crate) fn bytes(&self) -> usize {
-        self.bytes
+        self.bytes + self.named.bytes()
     }
 
     /// Takes a request that was taken apart. `age` is when, by any clock.
@@ -94,6 +97,7 @@ impl Transactions {
             let id = TransactionId { age: open.age, origin: open.origin, sequence: *sequence };
             due.extend(transaction(&open.plan, id, settled_before));
         }
+        due.extend(self.named.due(retry, now));
         due
     }
 
@@ -104,6 +108,7 @@ impl Transactions {
 
     /// A leader that was asked is no more: what it did not answer is asked of another.
     pub(crate) fn ask_again(&mut self, bucket: Bucket) {
+        self.named.ask_again(bucket);
         for open in self.open.values_mut() {
             if open.plan.parts.first_key_value().is_some_and(|(first, _)| *first == bucket)
                 && open.sent_at.is_some()
@@ -191,7 +196,7 @@ impl Transactions {
     pub(crate) fn overdue(&mut self, deadline: Duration, now: Time) -> Vec<Ended> {
         let late = self.open.iter().filter(|(_, open)| now.since(open.taken_at) >= deadline);
         let late: Vec<u64> = late.map(|(sequence, _)| *sequence).collect();
-        let mut ends = Vec::new();
+        let mut ends = self.named.overdue(deadline, now);
         for sequence in late {
             if let Some(open) = self.close(sequence) {
                 let sent = open.sent_at.is_some() || open.sent_again;
@@ -209,12 +214,17 @@ impl Transactions {
     }
 
     pub(crate) fn check(&self) {
+        self.named.check();
         assert_eq!(self.bytes, self.open.values().map(|open| open.bytes).sum(), "bytes of transactions");
     }
 }
 
 /// A plan as a transaction: its first bucket coordinates, and hands their parts on to the others.
-fn transaction(plan: &Plan, id: TransactionId, settled_before: u64) -> Option<(Bucket, Transaction)> {
+pub(crate) fn transaction(
+    plan: &Plan,
+    id: TransactionId,
+    settled_before: u64,
+) -> Option<(Bucket, Transaction)> {
     let log = |bucket: &Bucket| LogId(bucket.0.into());
     let mut parts = plan.parts.iter();
     let (first, part) = parts.next()?;

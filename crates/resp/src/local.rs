@@ -7,6 +7,7 @@ mod command;
 mod config;
 mod connection;
 mod info;
+mod named;
 mod node;
 mod observe;
 mod quorate;

@@ -20,9 +20,24 @@ pub(crate) fn integer(bytes: &[u8]) -> Option<i64> {
     i64::try_from(if negative { -magnitude } else { magnitude }).ok()
 }
 
+/// A decimal integer that is not negative, in its one canonical form.
+pub(crate) fn unsigned(bytes: &[u8]) -> Option<u64> {
+    let canonical = bytes == b"0" || (bytes.first().is_some_and(u8::is_ascii_digit) && bytes[0] != b'0');
+    core::str::from_utf8(bytes).ok().filter(|_| canonical)?.parse().ok()
+}
+
 #[cfg(test)]
 mod tests {
-    use super::integer;
+    use super::{integer, unsigned};
+
+    #[test]
+    fn unsigned_ones_are_canonical_too() {
+        assert_eq!(unsigned(b"0"), Some(0));
+        assert_eq!(unsigned(b"18446744073709551615"), Some(u64::MAX));
+        for bad in ["", "-1", "+1", "01", " 1", "1 ", "1_0", "x", "18446744073709551616"] {
+            assert_eq!(unsigned(bad.as_bytes()), None, "{bad:?}");
+        }
+    }
 
     #[test]
     fn canonical_forms_only() {

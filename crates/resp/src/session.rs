@@ -324,11 +324,11 @@ impl Session {
 
     pub(crate) fn submit(&mut self, request: Request, consistency: Consistency, what: What) -> Step {
         let then = Then { what, protocol: self.protocol, quiet: self.silent };
-        Step::Submit { request, consistency, then }
+        Step::Submit { request, consistency, identity: None, then }
     }
 
     /// Refuses keys and values above the limits. Only a word that is longer than a key may be is looked at closely.
-    fn check_sizes(&self, spec: &Spec, args: &[Bytes]) -> Result<(), String> {
+    pub(crate) fn check_sizes(&self, spec: &Spec, args: &[Bytes]) -> Result<(), String> {
         let suspicious = self.limits.key_bytes_max.min(self.limits.value_bytes_max);
         if args.iter().all(|arg| arg.len() <= suspicious) {
             return Ok(());
@@ -366,7 +366,7 @@ pub(crate) fn arity_error(name: &str) -> String {
     format!("ERR wrong number of arguments for '{name}' command")
 }
 
-fn bytes_of(words: &[Bytes]) -> usize {
+pub(crate) fn bytes_of(words: &[Bytes]) -> usize {
     words.iter().map(|word| word.len() + WORD_OVERHEAD_BYTES).sum()
 }
 

@@ -1,9 +1,10 @@
 //! What a session tells its host to do.
 
+use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 use bytes::Bytes;
-use quorate_api::{Consistency, Reply, Request};
+use quorate_api::{Consistency, Identity, Reply, Request};
 
 use crate::Protocol;
 use crate::primary::Join;
@@ -21,6 +22,8 @@ pub enum Step {
         request: Request,
         /// How fresh its answer must be.
         consistency: Consistency,
+        /// The name that the client gave it, if it did.
+        identity: Option<Box<Identity>>,
         /// What the session does with the outcome.
         then: Then,
     },

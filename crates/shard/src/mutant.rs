@@ -64,11 +64,13 @@ pub enum Mutant {
     ScanEndsEarly,
     /// What is read at several shards without locks is believed the first time.
     CollectsOnce,
+    /// What bears a name of its client gets a number of the node's own.
+    NamesIgnored,
 }
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Mutant; 30] = [
+    pub const ALL: [Mutant; 31] = [
         Mutant::SessionsNotInSnapshot,
         Mutant::ApplyAgain,
         Mutant::SessionRowMissing,
@@ -99,5 +101,6 @@ impl Mutant {
         Mutant::TimePassesVotes,
         Mutant::ScanEndsEarly,
         Mutant::CollectsOnce,
+        Mutant::NamesIgnored,
     ];
 }

@@ -144,6 +144,7 @@ impl Harness for Writer {
                 ticket: Ticket(self.ticket),
                 request: Request::One(command),
                 consistency: Consistency::Strict,
+                identity: None,
             };
             agenda.input(Duration::ZERO, at, Input::Requests(vec![request]));
         }

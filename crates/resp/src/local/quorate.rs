@@ -3,14 +3,14 @@
 use bytes::Bytes;
 use quorate_api::{Consistency, Reply};
 
-use super::{error, is, text};
-use crate::table::Local;
+use super::{error, is, named, text};
+use crate::table::{InMulti, Local};
 use crate::{QUORATE_VERSION, Session, Step, World};
 
 pub(super) static COMMANDS: [Local; 1] =
     [Local::container("quorate", "0.1.0", "A container for commands that only Quorate has.", &SUBCOMMANDS)];
 
-static SUBCOMMANDS: [Local; 3] = [
+static SUBCOMMANDS: [Local; 5] = [
     Local::new(
         "quorate|consistency",
         -2,
@@ -20,7 +20,19 @@ static SUBCOMMANDS: [Local; 3] = [
     )
     .connection(),
     Local::help("quorate|help", "0.1.0"),
+    Local::new(
+        "quorate|txn",
+        -8,
+        "0.1.0",
+        "Runs commands at one instant, at most once under the name that the client gives them.",
+        named::transaction,
+    )
+    .group("transactions")
+    .in_multi(InMulti::Refuse),
     Local::new("quorate|version", 2, "0.1.0", "Returns the version of Quorate.", version),
+    Local::new("quorate|versions", -3, "0.1.0", "Returns the versions of keys.", named::versions)
+        .group("transactions")
+        .in_multi(InMulti::Refuse),
 ];
 
 fn version(_: &mut Session, _: &[Bytes], _: &dyn World) -> Step {

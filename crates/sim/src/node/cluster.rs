@@ -11,6 +11,7 @@ use quorate_replog::Config;
 use quorate_shard::Shard;
 use quorate_workload::{Kind, Spec, Workload};
 
+use super::callers::Caller;
 use super::doors::{Asker, Doors};
 use super::equality::Equality;
 use super::keys::{Keeper, Rules};
@@ -32,7 +33,8 @@ const LANE: u64 = 1 << 41;
 const KEEPER: u64 = 1 << 42;
 const PLAYER: u64 = 3 << 41;
 const PIPELINE: u64 = 1 << 43;
-/// Marks a pipeline's question as the last look at a key.
+const CALLER: u64 = 1 << 44;
+/// Marks the question of a pipeline or caller as the last look at a key.
 const LOOK: u64 = 1 << 63;
 
 /// How long clients go on after all faults are over.
@@ -83,6 +85,7 @@ pub struct Cluster {
     players: Vec<Player>,
     rules: Rules,
     pipelines: Vec<Pipeline>,
+    callers: Vec<Caller>,
     operator: Operator,
     links: Links,
     equality: Equality,
@@ -137,6 +140,7 @@ impl Cluster {
             players: Vec::new(),
             rules,
             pipelines: (0..u64::from(plan.clients.div_ceil(2))).map(Pipeline::new).collect(),
+            callers: (0..u64::from(plan.clients)).map(Caller::new).collect(),
             operator: Operator::new(zeal),
             equality: Equality::new([1, 16, 16, 16][rng.below(4) as usize]),
             counts: Counts::default(),
@@ -164,9 +168,9 @@ impl Cluster {
         let drawn = if rng.chance(1, 2) { rng.between(2, 4) as u16 } else { 1 };
         self.buckets = stress.buckets.or(NonZeroU16::new(drawn)).unwrap_or(NonZeroU16::MIN);
         match play {
-            // FLUSHALL would take the keys of pipelines, too.
+            // FLUSHALL would take the keys of pipelines and callers, too.
             Play::Keys if self.rules.flushes > 0 => {
-                self.pipelines.clear();
+                (self.pipelines, self.callers) = (Vec::new(), Vec::new());
                 self.keepers = (0..count.max(2)).map(Keeper::new).collect();
             }
             Play::Keys => self.keepers = (0..count).map(Keeper::new).collect(),
@@ -201,6 +205,13 @@ impl Cluster {
                 self.asides -= 1;
                 self.doors.close(ConnectionId(what));
                 Ok(())
+            }
+            CALLER.. => {
+                let caller = &mut self.callers[(who - CALLER) as usize];
+                match what & LOOK {
+                    0 => caller.ended(outcome, &mut self.rng),
+                    _ => caller.looked(what & !LOOK, &outcome),
+                }
             }
             PIPELINE.. if what & LOOK != 0 => {
                 let pipeline = &mut self.pipelines[(who - PIPELINE) as usize];
@@ -292,6 +303,7 @@ impl Harness for Cluster {
         let tokens = tokens.chain((0..self.keepers.len() as u64).map(|number| KEEPER + number));
         let tokens = tokens.chain((0..self.players.len() as u64).map(|number| PLAYER + number));
         let tokens = tokens.chain((0..self.pipelines.len() as u64).map(|number| PIPELINE + number));
+        let tokens = tokens.chain((0..self.callers.len() as u64).map(|number| CALLER + number));
         tokens.chain([OPERATOR, LINKS]).for_each(|token| agenda.wake(Duration::from_millis(5), token));
     }
 
@@ -349,6 +361,7 @@ impl Harness for Cluster {
                 self.turn(nodes);
                 agenda.wake(LINKS_EVERY, LINKS);
             }
+            CALLER.. => self.wake_caller((token - CALLER) as usize, agenda),
             PIPELINE.. => self.wake_pipeline((token - PIPELINE) as usize, agenda),
             PLAYER.. => self.wake_player((token - PLAYER) as usize, agenda),
             KEEPER.. => self.wake_keeper((token - KEEPER) as usize, agenda),
@@ -424,6 +437,7 @@ impl Harness for Cluster {
         }
         if self.courses.iter().any(|course| !course.is_over())
             || self.pipelines.iter().any(|pipeline| pipeline.last_look().is_some())
+            || self.callers.iter().any(|caller| caller.last_look().is_some())
             || self.lanes.iter().any(|lane| !lane.is_idle())
         {
             let transactions = unfinished(nodes, self.buckets);
@@ -456,6 +470,8 @@ impl Harness for Cluster {
             ("node.sim.keys", sum(&mut self.keepers.iter().map(|keeper| keeper.done))),
             ("node.sim.played", sum(&mut self.players.iter().map(|player| player.done))),
             ("node.sim.operations", sum(&mut self.lanes.iter().map(|lane| lane.acknowledged))),
+            ("node.sim.named", sum(&mut self.callers.iter().map(|caller| caller.done))),
+            ("node.sim.found_again", sum(&mut self.callers.iter().map(|caller| caller.found))),
             ("node.sim.pipelined", sum(&mut self.pipelines.iter().map(|pipeline| pipeline.done))),
         ];
         counts.extend(self.counts.refused.iter().map(|(name, count)| (*name, *count)));

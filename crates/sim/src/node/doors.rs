@@ -58,7 +58,7 @@ impl Doors {
         self.tickets += 1;
         let ticket = Ticket(self.tickets);
         self.waiting.insert(ticket, Waiting { connection, asker, since: now, request: request.clone() });
-        ClientRequest { connection, ticket, request, consistency }
+        ClientRequest { connection, ticket, request, consistency, identity: None }
     }
 
     /// A node answered. `None` if nobody listens any more.

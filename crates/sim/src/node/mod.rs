@@ -7,6 +7,7 @@
 //! | `doors.rs` | connections, and the request that every answer belongs to |
 //! | `lanes.rs` | clients driven by `quorate-workload`, judged by `quorate-checker` |
 //! | `pipeline.rs` | order within a connection, and exactly once |
+//! | `callers.rs` | requests that their clients name, and ask for again elsewhere: at most once, and true answers |
 //! | `keys.rs` | expiry, renaming, copying, removal, FLUSHALL, SCAN |
 //! | `pebbles.rs` | values that move from key to key, and are neither lost nor doubled |
 //! | `operator.rs` | member changes, handovers, orderly stops, connections and rumours |
@@ -18,6 +19,7 @@
 
 #[cfg(feature = "mutants")]
 mod broken;
+mod callers;
 mod cluster;
 mod doors;
 mod equality;

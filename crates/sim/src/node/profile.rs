@@ -9,7 +9,7 @@ use crate::{Fault, FaultSet, Profile, Settled};
 pub type Kind = crate::Kind<Stress>;
 
 /// What 60 seeds must reach, at least.
-const FLOORS: [(&str, u64); 42] = [
+const FLOORS: [(&str, u64); 44] = [
     ("node.batch.again", 50),
     ("node.batch.gap", 100),
     ("node.batch.not_taken", 50),
@@ -27,6 +27,8 @@ const FLOORS: [(&str, u64); 42] = [
     ("node.sim.done", 50_000),
     ("node.sim.expired_seen", 100),
     ("node.sim.keys", 2_000),
+    ("node.sim.found_again", 200),
+    ("node.sim.named", 2_000),
     ("node.sim.operations", 10_000),
     ("node.sim.pipelined", 10_000),
     ("node.sim.played", 300),

@@ -46,6 +46,8 @@ pub(crate) fn mark_of(refusal: &Refusal) -> &'static str {
         Refusal::NotServing => "node.sim.refused.not_serving",
         Refusal::TooLarge => "node.sim.refused.too_large",
         Refusal::ValuesTooLarge => "node.sim.refused.values_too_large",
+        Refusal::Aborted => "node.sim.refused.aborted",
+        Refusal::Settled => "node.sim.refused.settled",
     }
 }
 

@@ -98,3 +98,18 @@ fn transactions_of_the_cluster_view_are_served_where_they_come() {
     }
     assert!(matches!(session.command(vec![Bytes::from("exec")], &halves()), Step::Submit { .. }));
 }
+
+#[test]
+fn what_clients_name_is_sent_to_who_leads_all_of_it() {
+    let mut session = on_cluster_view();
+    assert!(
+        way(&mut session, "quorate txn 1 1 0 0 0 1 2 get foo").unwrap_err().contains("MOVED 12182 h:6381")
+    );
+    assert_eq!(way(&mut session, "quorate txn 1 1 0 0 0 1 2 get bar"), Ok(Consistency::Strict));
+    assert_eq!(
+        way(&mut session, "quorate txn 1 1 0 0 1 foo 3 1 2 get bar"),
+        Ok(Consistency::Strict),
+        "over both"
+    );
+    assert!(way(&mut session, "quorate versions foo").unwrap_err().contains("MOVED"));
+}

@@ -54,6 +54,9 @@ impl Cluster {
         for pipeline in &mut self.pipelines {
             pipeline.connection.take_if(|one| *one == connection);
         }
+        for caller in &mut self.callers {
+            caller.connection.take_if(|one| *one == connection);
+        }
     }
 
     /// These will never be answered.

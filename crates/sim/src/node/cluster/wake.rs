@@ -6,7 +6,7 @@ use quorate_api::Consistency;
 use quorate_kernel::NodeId;
 use quorate_node::Input;
 
-use super::{Asker, Cluster, KEEPER, LANE, LOOK, PIPELINE, PLAYER, Stage};
+use super::{Asker, CALLER, Cluster, KEEPER, LANE, LOOK, PIPELINE, PLAYER, Stage};
 use crate::{Agenda, Verdict};
 
 /// Requests beside all others that wait for their answers at once: transactions over all keys, which come more often than
@@ -92,6 +92,35 @@ impl Cluster {
                 }
             }
             _ => {}
+        }
+        self.rest(who, agenda);
+    }
+
+    /// A caller asks where it asked before, as long as that connection stands. Some do not wait for the answer.
+    pub(super) fn wake_caller(&mut self, number: usize, agenda: &mut Agenda<Input>) {
+        let who = CALLER + number as u64;
+        let connection = match self.callers[number].connection {
+            Some(connection) => connection,
+            None => self.connect(),
+        };
+        let caller = &mut self.callers[number];
+        caller.connection = Some(connection);
+        if self.stage == Stage::Look {
+            if let Some((what, request)) = caller.look() {
+                self.send(connection, Asker { who, what: LOOK | what }, request, agenda);
+            }
+        } else {
+            let now = agenda.now();
+            let may_begin = self.stage == Stage::Work;
+            if let Some((name, request)) = caller.next(may_begin, now.as_millis() as u64, &mut self.rng) {
+                let asker = Asker { who, what: 0 };
+                let mut request = self.doors.request(connection, asker, request, Consistency::Strict, now);
+                request.identity = Some(Box::new(name));
+                let node = self.doors.node(connection).expect("whoever uses a connection hears of its end");
+                agenda.input(Duration::ZERO, node, Input::Requests(vec![request]));
+            } else if self.rng.chance(1, 8) {
+                self.hang_up(connection, agenda);
+            }
         }
         self.rest(who, agenda);
     }

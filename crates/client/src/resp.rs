@@ -1,4 +1,4 @@
-//! RESP2 as a client sees it: requests out, replies in.
+//! RESP2 as a client sees it: requests out, replies in. Public for tools that measure.
 
 use bytes::Bytes;
 use quorate_api::Reply;
@@ -27,14 +27,14 @@ pub fn encode<W: AsRef<[u8]>>(out: &mut Vec<u8>, words: &[W]) {
 }
 
 /// Appends one word of a request.
-pub(crate) fn push_bulk(out: &mut Vec<u8>, word: &[u8]) {
+pub fn push_bulk(out: &mut Vec<u8>, word: &[u8]) {
     push_number(out, b'$', word.len());
     out.extend_from_slice(word);
     out.extend_from_slice(b"\r\n");
 }
 
 /// Appends a header: the count of words of a request, or of bytes of a word.
-pub(crate) fn push_number(out: &mut Vec<u8>, kind: u8, number: usize) {
+pub fn push_number(out: &mut Vec<u8>, kind: u8, number: usize) {
     let (mut digits, mut at, mut left) = ([0; DIGITS_MAX], DIGITS_MAX, number);
     loop {
         at -= 1;

@@ -1,0 +1,72 @@
+//! Transactions: reads that remember versions, and writes that happen together or not at all.
+
+use std::collections::BTreeMap;
+
+use bytes::Bytes;
+
+use crate::client::{Change, Read};
+use crate::{Client, Outcome};
+
+/// A transaction that has not ended. What it reads is what has been committed, or what it has itself written; nothing that it writes is
+/// seen by others before [`Transaction::commit`]. Dropped, it is as if it had never been.
+///
+/// Until it commits, two keys may have been read at different times. A commit that is done says that all that was read still stood,
+/// so that reads and writes are as if at one instant; whoever only reads and needs that commits as well.
+#[derive(Debug)]
+pub struct Transaction<'a> {
+    client: &'a mut Client,
+    reads: BTreeMap<Vec<u8>, Read>,
+    writes: BTreeMap<Vec<u8>, Option<Vec<u8>>>,
+}
+
+impl<'a> Transaction<'a> {
+    pub(crate) fn new(client: &'a mut Client) -> Self {
+        Transaction { client, reads: BTreeMap::new(), writes: BTreeMap::new() }
+    }
+
+    /// The value of a key, `None` if there is none. The same key is read once; what was written here is read back. The end is never
+    /// unknown.
+    pub fn get(&mut self, key: impl AsRef<[u8]>) -> Outcome<Option<Bytes>> {
+        let key = key.as_ref();
+        if let Some(written) = self.writes.get(key) {
+            return Outcome::Done(written.as_deref().map(Bytes::copy_from_slice));
+        }
+        if let Some(read) = self.reads.get(key) {
+            return Outcome::Done(read.value.clone());
+        }
+        self.client.read_version(key).map(|read| {
+            let value = read.value.clone();
+            self.reads.insert(key.to_vec(), read);
+            value
+        })
+    }
+
+    /// Sets a key to a value, when it commits.
+    pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) {
+        self.writes.insert(key.as_ref().to_vec(), Some(value.as_ref().to_vec()));
+    }
+
+    /// Removes a key, when it commits.
+    pub fn delete(&mut self, key: impl AsRef<[u8]>) {
+        self.writes.insert(key.as_ref().to_vec(), None);
+    }
+
+    /// Writes everything, if everything that was read still has the version it had; otherwise nothing, which is
+    /// [`Refusal::Conflict`](crate::Refusal::Conflict).
+    pub fn commit(self) -> Outcome<()> {
+        // One read is of one instant.
+        if self.writes.is_empty() && self.reads.len() <= 1 {
+            return Outcome::Done(());
+        }
+        let watched = self.reads.iter().map(|(key, read)| (&key[..], read.version)).collect();
+        let commands = self.writes.iter().map(|(key, value)| match value {
+            Some(value) => vec![&b"SET"[..], key, value],
+            None => vec![&b"DEL"[..], key],
+        });
+        let change = Change { watched, commands: commands.collect() };
+        self.client.change(&change).map(|_| ())
+    }
+
+    /// Ends it: nothing happens.
+    pub fn abort(self) {}
+}
