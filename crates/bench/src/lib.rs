@@ -22,7 +22,6 @@ mod process;
 mod progress;
 mod report;
 pub mod resp;
-mod rounds;
 mod script;
 mod session;
 mod tally;
