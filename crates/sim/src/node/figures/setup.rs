@@ -145,8 +145,8 @@ impl Setup {
         if let Some(patience) = self.patience {
             let commit = &mut limits.shard.commit;
             commit.patience = Some(patience);
-            // It is looked at when a question would be repeated.
-            commit.retry = commit.retry.min(patience / 2);
+            // It is looked at when a question is repeated. Repeated more often than a commit takes, questions are all there is.
+            commit.retry = commit.retry.min(patience);
         }
         limits
     }
