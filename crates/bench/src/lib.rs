@@ -21,7 +21,6 @@ mod player;
 mod process;
 mod progress;
 mod report;
-mod rounds;
 mod script;
 mod session;
 mod tally;

@@ -18,9 +18,9 @@ use crate::clock;
 use crate::load::{LoadError, LoadOptions, check, describe, play, resolve};
 use crate::loading::{self, LoadReport};
 use crate::progress::Progress;
-use crate::rounds;
 use crate::tally::{Tally, TransactionReport};
 use crate::transact::{Manner, Source, Transact};
+use quorate_workload::rounds;
 
 /// Strings of one MGET, and commands that are sent at once, while the database is read out.
 const STRINGS_AT_ONCE: usize = 100;

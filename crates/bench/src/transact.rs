@@ -8,10 +8,10 @@ use quorate_workload::{Meaning, Words};
 
 use crate::player::{End, Player, Start, Step};
 use crate::progress::Progress;
-use crate::rounds;
 use crate::script;
 use crate::tally::{Fate, Tally};
 use quorate_client::resp;
+use quorate_workload::rounds;
 
 /// Where transactions come from and go to.
 pub(crate) trait Source {

@@ -2,6 +2,7 @@
 
 use std::collections::{BTreeMap, VecDeque};
 use std::fmt;
+use std::time::Duration;
 
 use quorate_kernel::{Machine, NodeId, Out, Position, Rng};
 use quorate_store::MemoryStore;
@@ -9,6 +10,7 @@ use quorate_store::MemoryStore;
 use crate::clock::Clock;
 use crate::disk::{Disk, SimStore};
 use crate::harness::Boot;
+use crate::service::Workers;
 use crate::world::Arrival;
 
 /// The effect buffer of a machine.
@@ -64,6 +66,7 @@ pub(crate) struct Process<M: Machine> {
     pub(crate) timers: BTreeMap<M::Timer, Armed>,
     pub(crate) entries: u64,
     pub(crate) inbox: VecDeque<Arrival<M>>,
+    pub(crate) workers: Workers,
     /// A sync ended while the node was frozen.
     pub(crate) synced_unseen: bool,
     /// The disk has no room left; a restart finds it so.
@@ -85,6 +88,7 @@ impl<M: Machine> Process<M> {
         self.held.clear();
         self.timers.clear();
         self.inbox.clear();
+        self.workers.die();
         self.synced_unseen = false;
         self.disk_slowness = 1;
     }
@@ -136,6 +140,11 @@ impl<M: Machine> Nodes<M> {
     /// How many records `node` has on disk.
     pub fn record_count(&self, node: NodeId) -> usize {
         self.process(node).map_or(0, |process| process.disk.record_count())
+    }
+
+    /// How long the workers of `node` have worked, all together; zero where work takes no time.
+    pub fn busy(&self, node: NodeId) -> Duration {
+        self.process(node).map_or(Duration::ZERO, |process| Duration::from_nanos(process.workers.busy))
     }
 
     /// How many places there are.

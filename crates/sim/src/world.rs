@@ -13,6 +13,7 @@ use crate::network::{LinkState, Network, NetworkOptions};
 use crate::process::{Life, Nodes, OutOf, Process};
 use crate::queue::Queue;
 use crate::run::Failure;
+use crate::service::{Service, Workers};
 use crate::trace::{Trace, TraceLevel};
 
 /// What a world is made of.
@@ -28,10 +29,15 @@ pub struct WorldOptions {
     pub disk: DiskOptions,
     /// The clocks.
     pub clock: ClockOptions,
+    /// How long nodes work on what reaches them; `None`: no time at all.
+    pub service: Option<Service>,
     /// Nodes start for the first time within this span.
     pub start_within: Duration,
     /// Events that a node has not taken yet (paused, or waiting for its disk) above which messages to it are lost.
     pub inbox_max: usize,
+    /// Whether machines check themselves after every step; it takes the longer the more they hold. Off where nothing but time is
+    /// measured.
+    pub checks: bool,
     /// Events after which the run counts as running in circles.
     pub events_max: u64,
     /// How much is recorded.
@@ -47,8 +53,10 @@ impl WorldOptions {
             network: NetworkOptions::default(),
             disk: DiskOptions::default(),
             clock: ClockOptions::default(),
+            service: None,
             start_within: Duration::from_millis(1),
             inbox_max: 10_000,
+            checks: true,
             events_max: 50_000_000,
             trace: TraceLevel::Cheap,
         }
@@ -74,6 +82,12 @@ pub(crate) enum Happening<M: Machine> {
     Input {
         node: NodeId,
         input: M::Input,
+    },
+    /// A worker is done with it.
+    Served {
+        place: u32,
+        incarnation: u32,
+        arrival: Arrival<M>,
     },
     Synced {
         place: u32,
@@ -288,6 +302,12 @@ impl<H: Harness> World<H> {
                 }
             }
             Happening::Input { node, input } => self.hand_over(node, input),
+            Happening::Served { place, incarnation, arrival } => {
+                if self.lives(place, incarnation) {
+                    self.nodes.processes[place as usize].workers.waiting -= 1;
+                    self.arrive(place as usize, arrival);
+                }
+            }
             Happening::Synced { place, incarnation } => {
                 if self.lives(place, incarnation) {
                     self.synced(place as usize);
@@ -326,12 +346,21 @@ impl<H: Harness> World<H> {
         if process.id != delivery.to || process.machine.is_none() {
             return self.lose("down", &delivery);
         }
-        if process.inbox.len() >= self.options.inbox_max {
+        if process.inbox.len() + process.workers.waiting >= self.options.inbox_max {
             self.marks.hit("sim.network.inbox_full");
             return self.lose("inbox full", &delivery);
         }
         self.counts.messages_delivered += 1;
-        self.arrive(to_place, Arrival::Message { from: delivery.from, msg: delivery.msg });
+        self.serve(to_place, Arrival::Message { from: delivery.from, msg: delivery.msg });
+    }
+
+    /// Something from outside has reached a node, which takes it at once or when a worker is done with it.
+    fn serve(&mut self, place: usize, arrival: Arrival<H::Machine>) {
+        let Some(service) = &self.options.service else { return self.arrive(place, arrival) };
+        let process = &mut self.nodes.processes[place];
+        let done = process.workers.take(service, self.now, &mut self.rng);
+        let incarnation = process.incarnation;
+        self.queue.push(done, Happening::Served { place: place as u32, incarnation, arrival });
     }
 
     fn lose(&mut self, why: &str, delivery: &Delivery<H::Machine>) {
@@ -355,7 +384,7 @@ impl<H: Harness> World<H> {
             process.id == node && process.machine.is_some()
         });
         match up {
-            Some(place) => self.arrive(place, Arrival::Input(input)),
+            Some(place) => self.serve(place, Arrival::Input(input)),
             None => {
                 self.trace.mix(2);
                 if self.trace.wants_text() {
@@ -418,6 +447,7 @@ pub(crate) fn new_process<M: Machine>(id: NodeId, options: &WorldOptions, rng: &
         timers: Default::default(),
         entries: 0,
         inbox: Default::default(),
+        workers: Workers::default(),
         synced_unseen: false,
         disk_full: false,
         disk_slowness: 1,

@@ -20,6 +20,7 @@ mod kinds;
 pub mod model;
 mod operation;
 mod replies;
+pub mod rounds;
 mod spec;
 pub mod tpcc;
 pub mod transaction;

@@ -10,8 +10,8 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use quorate_bench::ProcessStat;
 use quorate_sim::{
-    Batch, Coverage, Failure, Harness, Overrides, Plan, Profile, Report, Shrunk, Summary, TraceLevel, commit,
-    membership, node, replog, run_many, run_twice, shrink,
+    Batch, Coverage, Failure, Harness, Overrides, Plan, Profile, Report, Row, Shrunk, Summary, TraceLevel,
+    commit, membership, node, replog, run_many, run_twice, shrink,
 };
 use serde_json::{Value, json};
 
@@ -49,7 +49,8 @@ pub(crate) struct Sim {
     /// Append the result of many seeds, or of an experiment, to this file, as lines of JSON.
     #[arg(long, value_name = "FILE")]
     pub(crate) results: Option<PathBuf>,
-    /// Run an experiment of this profile instead; `list` names all. Only `membership` has some.
+    /// Run an experiment of this profile instead; `list` names all. `membership` and `node` have some.
+    /// Of those of `node`, `--nodes` leaves out larger clusters.
     #[arg(long, value_name = "NAME", conflicts_with_all = ["twice", "shrink", "trace"])]
     pub(crate) experiment: Option<String>,
     /// Look for a smaller case of the first failure.
@@ -186,34 +187,45 @@ pub(crate) fn run(sim: &Sim, format: Format) -> Result<ExitCode> {
     }
 }
 
-/// Runs an experiment; each row of results is one line of JSON.
+/// Runs an experiment; each row of results is one line of JSON, told as soon as it is there.
 fn experiment(sim: &Sim, name: &str) -> Result<ExitCode> {
-    let names = membership::experiment::NAMES;
-    if name == "list" && sim.profile == "membership" {
+    let names: &[&str] = match sim.profile.as_str() {
+        "membership" => &membership::experiment::NAMES,
+        "node" => &node::figures::NAMES,
+        _ => &[],
+    };
+    if name == "list" && !names.is_empty() {
         print(&(names.join("\n") + "\n"))?;
         return Ok(ExitCode::SUCCESS);
     }
-    let (nodes, seed) = (sim.draws.nodes.unwrap_or(1_000), sim.seed.unwrap_or(1));
-    let known = names.contains(&name) && sim.profile == "membership";
-    let Some(rows) = known.then(|| membership::experiment::run(name, nodes, seed)).flatten() else {
-        let text = format!(
-            "there is no experiment `{name}` of `{}`; membership has {}",
-            sim.profile,
-            names.join(", ")
-        );
+    if !names.contains(&name) {
+        let there = if names.is_empty() { "none".into() } else { names.join(", ") };
+        let text = format!("there is no experiment `{name}` of `{}`, which has {there}", sim.profile);
         return Err(failure(exit::USAGE, text));
-    };
-    let seconds = processor_seconds();
-    for row in rows {
-        let commit = env!("QUORATE_COMMIT");
-        let line =
-            format!("{{{row},\"seed\":{seed},\"commit\":\"{commit}\",\"processor_seconds\":{seconds:.1}}}");
-        print(&format!("{line}\n"))?;
-        if let Some(path) = &sim.results {
-            append_line(path, &line)?;
-        }
     }
+    let seed = sim.seed.unwrap_or(1);
+    let mut told = Ok(());
+    let mut tell = |row: Row| {
+        if told.is_ok() {
+            told = tell_row(sim, &row, seed);
+        }
+    };
+    if sim.profile == "membership" {
+        let rows = membership::experiment::run(name, sim.draws.nodes.unwrap_or(1_000), seed);
+        rows.into_iter().flatten().for_each(tell);
+    } else if let Err(why) = node::figures::run(name, sim.draws.nodes, seed, &mut tell) {
+        return Err(failure(why.exit_code(), why.to_string()));
+    }
+    told?;
     Ok(ExitCode::SUCCESS)
+}
+
+fn tell_row(sim: &Sim, row: &Row, seed: u64) -> Result<()> {
+    let (commit, seconds) = (env!("QUORATE_COMMIT"), processor_seconds());
+    let line =
+        format!("{{{row},\"seed\":{seed},\"commit\":\"{commit}\",\"processor_seconds\":{seconds:.1}}}");
+    print(&format!("{line}\n"))?;
+    sim.results.as_ref().map_or(Ok(()), |path| append_line(path, &line))
 }
 
 fn one(sim: &Sim, runner: &dyn Runner, plan: &Plan, format: Format) -> Result<ExitCode> {

@@ -106,6 +106,7 @@ impl TestNode {
                     Reply::Array(commands.iter().map(|command| self.run(command)).collect())
                 }
             }
+            Request::Collect { .. } => panic!("only nodes ask this"),
         })
     }
 

@@ -12,6 +12,7 @@
 //! | `pebbles.rs` | values that move from key to key, and are neither lost nor doubled |
 //! | `operator.rs` | member changes, handovers, orderly stops, connections and rumours |
 //! | `equality.rs` | replicas that hold the same state |
+//! | `figures/` | experiments: load, service times, what the paper measured |
 //! | `placed.rs` | buckets placed on nodes that come and go |
 //! | `spread.rs` | everybody has what they should have, in the end |
 //! | `stress.rs` | what is drawn for a run |
@@ -23,6 +24,7 @@ mod callers;
 mod cluster;
 mod doors;
 mod equality;
+pub mod figures;
 mod keys;
 mod lanes;
 mod operator;

@@ -13,67 +13,7 @@ mod conflicts;
 mod fleet;
 mod runs;
 
-use std::fmt::{self, Write as _};
-
-/// Something measured.
-#[derive(Debug, Clone, PartialEq)]
-pub enum Fact {
-    /// A number of things.
-    Count(u64),
-    /// A number with a fraction.
-    Number(f64),
-    /// Several numbers of things.
-    Counts(Vec<u64>),
-    /// Words.
-    Text(String),
-}
-
-/// One line of results.
-#[derive(Debug, Clone, PartialEq)]
-pub struct Row {
-    /// The experiment.
-    pub experiment: &'static str,
-    /// What was found, by name.
-    pub facts: Vec<(&'static str, Fact)>,
-}
-
-impl Row {
-    fn new(experiment: &'static str) -> Row {
-        Row { experiment, facts: Vec::new() }
-    }
-
-    fn count(mut self, name: &'static str, count: u64) -> Row {
-        self.facts.push((name, Fact::Count(count)));
-        self
-    }
-
-    fn number(mut self, name: &'static str, number: f64) -> Row {
-        self.facts.push((name, Fact::Number(number)));
-        self
-    }
-
-    fn counts(mut self, name: &'static str, counts: Vec<u64>) -> Row {
-        self.facts.push((name, Fact::Counts(counts)));
-        self
-    }
-}
-
-impl fmt::Display for Row {
-    /// As one JSON object, without the braces.
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let mut line = format!("\"experiment\":\"{}\"", self.experiment);
-        for (name, fact) in &self.facts {
-            write!(line, ",\"{name}\":")?;
-            match fact {
-                Fact::Count(count) => write!(line, "{count}")?,
-                Fact::Number(number) => write!(line, "{number:.3}")?,
-                Fact::Counts(counts) => write!(line, "{counts:?}")?,
-                Fact::Text(text) => write!(line, "{text:?}")?,
-            }
-        }
-        f.write_str(&line)
-    }
-}
+pub use crate::{Fact, Row};
 
 /// The names of all experiments.
 pub const NAMES: [&str; 6] = ["crashes", "deaf", "lossy", "bootstrap", "conflicts", "small"];

@@ -1,9 +1,9 @@
 //! Reads and writes of transactions as commands, and their replies as what was read.
 
+use crate::Words;
+use crate::transaction::{Read, Seen, Write};
 use bytes::Bytes;
 use quorate_api::Reply;
-use quorate_workload::Words;
-use quorate_workload::transaction::{Read, Seen, Write};
 
 fn words<const COUNT: usize>(words: [&[u8]; COUNT]) -> Words {
     words.iter().map(|word| Bytes::copy_from_slice(word)).collect()
@@ -18,7 +18,7 @@ fn number(number: impl ToString) -> Bytes {
 }
 
 /// The commands that read these: one for all strings together, one for each list.
-pub(crate) fn reads(reads: &[Read]) -> Vec<Words> {
+pub fn reads(reads: &[Read]) -> Vec<Words> {
     let mut strings = words([b"MGET"]);
     let mut commands = Vec::new();
     for read in reads {
@@ -37,7 +37,7 @@ pub(crate) fn reads(reads: &[Read]) -> Vec<Words> {
 }
 
 /// What the replies to [`reads`] say; `None` if they are of a wrong kind.
-pub(crate) fn seen(reads: &[Read], replies: Vec<Reply>) -> Option<Vec<Seen>> {
+pub fn seen(reads: &[Read], replies: Vec<Reply>) -> Option<Vec<Seen>> {
     let mut replies = replies.into_iter();
     let mut strings = Vec::new().into_iter();
     if reads.iter().any(|read| matches!(read, Read::Value(_))) {
@@ -64,7 +64,7 @@ pub(crate) fn seen(reads: &[Read], replies: Vec<Reply>) -> Option<Vec<Seen>> {
 }
 
 /// The commands that write this.
-pub(crate) fn write(write: &Write, out: &mut Vec<Words>) {
+pub fn write(write: &Write, out: &mut Vec<Words>) {
     match write {
         Write::Put { key, value } => out.push(command("SET", key, [value.clone()])),
         Write::PutAt { key, offset, value } => {
@@ -83,12 +83,12 @@ pub(crate) fn write(write: &Write, out: &mut Vec<Words>) {
 }
 
 /// The keys of reads as a WATCH.
-pub(crate) fn watch(reads: &[Read]) -> Words {
+pub fn watch(reads: &[Read]) -> Words {
     words([b"WATCH"]).into_iter().chain(reads.iter().map(|read| read.key().clone())).collect()
 }
 
 /// A command of one word.
-pub(crate) fn bare(name: &str) -> Words {
+pub fn bare(name: &str) -> Words {
     words([name.as_bytes()])
 }
 

@@ -1,0 +1,185 @@
+//! The experiments.
+
+use std::num::NonZeroU16;
+use std::time::Duration;
+
+use quorate_workload::tpcc::Scale;
+use quorate_workload::ycsb::{Letter, Requests};
+
+use super::setup::{Load, Manner, Setup};
+use super::tally::measure;
+use crate::{Failure, Row};
+
+/// One way between a client and its node: with 16 clients an operation then takes 8 to 9 ms, as in the paper; see
+/// [`calibrate`].
+pub(super) const CLIENT_ONE_WAY: Duration = Duration::from_micros(3_000);
+
+/// The names of all experiments.
+pub const NAMES: [&str; 8] =
+    ["calibrate", "contention", "patience", "buckets", "mixes", "scale", "tpcc", "durable"];
+
+/// Runs one experiment and tells each row as soon as it is there. `false` if there is none of that name. `nodes` leaves out
+/// larger clusters.
+///
+/// # Errors
+/// If a run fails.
+pub fn run(name: &str, nodes: Option<usize>, seed: u64, told: &mut dyn FnMut(Row)) -> Result<bool, Failure> {
+    let (name, setups) = match name {
+        "calibrate" => ("calibrate", calibrate(seed)),
+        "contention" => ("contention", contention(seed)),
+        "patience" => ("patience", patience(seed)),
+        "buckets" => ("buckets", buckets(seed)),
+        "mixes" => ("mixes", mixes(seed)),
+        "scale" => ("scale", scale(seed)),
+        "tpcc" => ("tpcc", tpcc(seed)),
+        "durable" => ("durable", durable(seed)),
+        _ => return Ok(false),
+    };
+    for setup in setups.iter().filter(|setup| nodes.is_none_or(|most| setup.nodes <= most)) {
+        told(measure(name, setup)?);
+    }
+    Ok(true)
+}
+
+fn ycsb(letter: Letter, requests: Requests, records: u64) -> Load {
+    Load::Ycsb { letter, requests, records }
+}
+
+/// The paper's manner with 16 clients, over several lengths of the way from a client to its node.
+fn calibrate(seed: u64) -> Vec<Setup> {
+    let at = |micros| Setup {
+        client: Duration::from_micros(micros),
+        span: Duration::from_secs(10),
+        ..Setup::small(16, Manner::Paper, seed)
+    };
+    [200, 1_000, 2_000, 3_000, 4_000].map(at).into()
+}
+
+fn contention(seed: u64) -> Vec<Setup> {
+    let manners = [Manner::Paper, Manner::Reads, Manner::Repeated, Manner::OneShot];
+    let clients = [16, 32, 64, 128, 256];
+    manners.into_iter().flat_map(|manner| clients.map(|count| Setup::small(count, manner, seed))).collect()
+}
+
+/// What waits for a lock for longer than this is aborted, and its client does something else.
+fn patience(seed: u64) -> Vec<Setup> {
+    let for_ms = |ms| {
+        let patience = Some(Duration::from_millis(ms));
+        Setup { patience, ..Setup::small(256, Manner::OneShot, seed) }
+    };
+    [50, 200].map(for_ms).into()
+}
+
+/// As many nodes with more leaders: all records alike, so that no lock is waited for and only nodes can be the limit.
+fn buckets(seed: u64) -> Vec<Setup> {
+    let cut = |count: u16| {
+        let setup = Setup::small(256, Manner::OneShot, seed);
+        let buckets = NonZeroU16::MIN.saturating_add(count - 1);
+        Setup { buckets, load: ycsb(Letter::A, Requests::Uniform, 1_000_000), ..setup }
+    };
+    [10, 20].map(cut).into()
+}
+
+fn mixes(seed: u64) -> Vec<Setup> {
+    let loads = [
+        ycsb(Letter::B, Requests::Zipfian, 1_000_000),
+        ycsb(Letter::C, Requests::Zipfian, 1_000_000),
+        ycsb(Letter::F, Requests::Zipfian, 1_000_000),
+        ycsb(Letter::A, Requests::Uniform, 1_000_000),
+    ];
+    let both = |load| {
+        [Manner::Paper, Manner::OneShot].map(|manner| Setup { load, ..Setup::small(256, manner, seed) })
+    };
+    loads.into_iter().flat_map(both).collect()
+}
+
+/// How many times the small cluster, and how long is counted: large ones have more to count.
+const SCALES: [(usize, u64); 4] = [(1, 1_000), (2, 600), (4, 400), (8, 300)];
+
+fn scale(seed: u64) -> Vec<Setup> {
+    let mut setups = Vec::new();
+    let (paper, one_shot) = (Manner::Paper, Manner::OneShot);
+    for (letter, requests, manners) in [
+        (Letter::A, Requests::Zipfian, &[paper, one_shot][..]),
+        (Letter::A, Requests::Uniform, &[one_shot]),
+        (Letter::B, Requests::Zipfian, &[paper, one_shot]),
+    ] {
+        for manner in manners.iter().copied() {
+            setups.extend(SCALES.map(|(times, millis)| Setup {
+                load: ycsb(letter, requests, 1_000_000 * times as u64),
+                span: Duration::from_millis(millis),
+                warm: Duration::from_millis(300),
+                ..Setup::small(256 * times, manner, seed).nodes(20 * times)
+            }));
+        }
+    }
+    setups
+}
+
+/// Three warehouses for each client, as in the paper. Rows of a warehouse are as few as its rules allow: with a warehouse to
+/// itself a client meets others only at what it orders and pays elsewhere, however many items there are.
+fn tpcc(seed: u64) -> Vec<Setup> {
+    let setup = |(times, millis): (usize, u64), manner| {
+        let clients = 64 * times;
+        let scale = Scale { warehouses: clients as u64 * 3, districts: 10, customers: 10, items: 100 };
+        let span = Duration::from_millis(millis * 2);
+        Setup { load: Load::Tpcc { scale }, span, ..Setup::small(clients, manner, seed).nodes(20 * times) }
+    };
+    SCALES[..3].iter().map(|size| setup(*size, Manner::Paper)).collect()
+}
+
+/// With a sync of half a millisecond before anything is answered.
+fn durable(seed: u64) -> Vec<Setup> {
+    let slow = |manner| Setup { sync: Duration::from_micros(500), ..Setup::small(256, manner, seed) };
+    [Manner::Paper, Manner::OneShot].map(slow).into()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::{Fact, Service};
+
+    fn tiny(manner: Manner) -> Setup {
+        let millis = Duration::from_millis;
+        let load = ycsb(Letter::A, Requests::Zipfian, 100);
+        Setup { load, warm: millis(100), span: millis(500), ..Setup::small(8, manner, 5).nodes(8) }
+    }
+
+    fn row(setup: &Setup) -> Row {
+        measure("tiny", setup).expect("a run without faults")
+    }
+
+    fn number(row: &Row, name: &str) -> f64 {
+        match row.facts.iter().find(|(fact, _)| *fact == name) {
+            Some((_, Fact::Number(number))) => *number,
+            other => panic!("{name} is {other:?}"),
+        }
+    }
+
+    #[test]
+    fn what_is_sent_together_commits_and_what_reads_first_is_outrun() {
+        let (one_shot, paper) = (row(&tiny(Manner::OneShot)), row(&tiny(Manner::Paper)));
+        assert_eq!(number(&one_shot, "committed_percent"), 100.0);
+        assert!((10.0..90.0).contains(&number(&paper, "committed_percent")), "{paper}");
+        let repeated = row(&tiny(Manner::Repeated));
+        assert_eq!(number(&repeated, "committed_percent"), 100.0);
+        assert!(number(&repeated, "attempts_committed_percent") < 90.0, "{repeated}");
+    }
+
+    #[test]
+    fn a_seed_gives_the_same_row() {
+        let setup = tiny(Manner::Paper);
+        assert_eq!(row(&setup), row(&setup));
+        assert_ne!(row(&setup), row(&Setup { seed: 6, ..setup.clone() }));
+    }
+
+    #[test]
+    fn slow_nodes_make_slow_operations() {
+        let setup = tiny(Manner::OneShot);
+        let slow = Service { workers: 1, time: crate::Latency::Constant(Duration::from_millis(1)) };
+        let (fast, slow) = (row(&setup), row(&Setup { service: slow, ..setup.clone() }));
+        let took = |row: &Row| number(row, "ms_per_operation");
+        assert!(took(&slow) > took(&fast) * 1.5, "{fast} {slow}");
+        assert!(number(&slow, "busy_percent_max") > number(&fast, "busy_percent_max"));
+    }
+}
