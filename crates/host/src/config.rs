@@ -233,7 +233,7 @@ section! {
         /// Milliseconds for connecting and introducing oneself.
         handshake_ms: u64 = 5_000,
         /// Milliseconds without acknowledgement by the other machine after which a connection counts as broken.
-        silent_ms: u64 = 10_000,
+        silent_ms: u64 = 2_000,
         /// Inbound connections; beyond, new ones are closed.
         connections_max: usize = 1_000,
     }
