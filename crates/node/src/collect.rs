@@ -18,6 +18,8 @@ use crate::plan::Plan;
 
 /// After so many rounds in which something had changed, locks are taken.
 const ROUNDS_MAX: u64 = 8;
+/// The same for what is about all keys: any write changes it, and looking again takes long.
+const ROUNDS_ABOUT_ALL_MAX: u64 = 2;
 /// Questions to buckets stand beside clients' reads as if this node were a client, on connections of its own that no
 /// host gives a client.
 const OWN: u64 = 1 << 63;
@@ -38,6 +40,7 @@ struct Collect {
     age: u64,
     taken_at: Time,
     round: u64,
+    rounds_max: u64,
     /// Buckets that have not answered in this round.
     asked: BTreeSet<Bucket>,
     found: BTreeMap<Bucket, Found>,
@@ -80,8 +83,18 @@ impl Node {
         (bytes, age, taken_at): (usize, u64, Time),
         out: &mut Out,
     ) {
-        let (asked, found) = (BTreeSet::new(), BTreeMap::new());
-        let collect = Collect { address, plan, bytes, age, taken_at, round: 0, asked, found, changed: true };
+        let collect = Collect {
+            rounds_max: if plan.is_about_all() { ROUNDS_ABOUT_ALL_MAX } else { ROUNDS_MAX },
+            address,
+            plan,
+            bytes,
+            age,
+            taken_at,
+            round: 0,
+            asked: BTreeSet::new(),
+            found: BTreeMap::new(),
+            changed: true,
+        };
         self.collects.newest += 1;
         let number = self.collects.newest;
         self.collects.open.insert(number, collect);
@@ -189,7 +202,7 @@ impl Collect {
         match (self.asked.is_empty(), self.changed && !once) {
             (false, _) => Next::Wait,
             (true, false) => Next::Reply,
-            (true, true) if self.round >= ROUNDS_MAX => Next::Lock,
+            (true, true) if self.round >= self.rounds_max => Next::Lock,
             (true, true) => Next::Ask,
         }
     }
@@ -208,5 +221,89 @@ impl Collect {
             None => Outcome::Refused(Refusal::NoLeader),
         };
         (self.address, outcome)
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::plan;
+    use bytes::Bytes;
+    use core::num::NonZeroU16;
+
+    const TWO: [Bucket; 2] = [Bucket(0), Bucket(1)];
+
+    fn collect(rounds_max: u64) -> Collect {
+        let request = Request::Versions(Vec::from([Bytes::from_static(b"a"), Bytes::from_static(b"b")]));
+        let mut collect = Collect {
+            address: (ConnectionId(1), Ticket(1)),
+            plan: plan(&request, NonZeroU16::MIN),
+            bytes: 0,
+            age: 0,
+            taken_at: Time::default(),
+            round: 0,
+            rounds_max,
+            asked: BTreeSet::new(),
+            found: BTreeMap::new(),
+            changed: true,
+        };
+        next_round(&mut collect);
+        collect
+    }
+
+    fn next_round(collect: &mut Collect) {
+        collect.round += 1;
+        collect.changed = false;
+        collect.asked = TWO.into();
+    }
+
+    fn new(stamp: i64) -> Outcome {
+        let (stamps, replies) = (Vec::from([Reply::Int(stamp)]), Vec::from([Reply::Int(1), Reply::Int(7)]));
+        Outcome::Done(Reply::Array(Vec::from([Reply::Array(stamps), Reply::Array(replies)])))
+    }
+
+    const SAME: Outcome = Outcome::Done(Reply::Ok);
+
+    #[test]
+    fn it_ends_when_nothing_has_changed_anywhere_between_two_rounds() {
+        let mut one = collect(8);
+        assert!(matches!(one.hear(TWO[0], new(1), false), Next::Wait));
+        assert!(matches!(one.hear(TWO[0], new(9), false), Next::Wait), "it has answered in this round");
+        assert!(matches!(one.hear(TWO[1], new(1), false), Next::Ask), "seen for the first time");
+        next_round(&mut one);
+        assert!(matches!(one.hear(TWO[0], SAME, false), Next::Wait));
+        assert!(matches!(one.hear(TWO[1], new(2), false), Next::Ask), "one of them has changed");
+        next_round(&mut one);
+        assert!(matches!(one.hear(TWO[1], SAME, false), Next::Wait));
+        assert!(matches!(one.hear(TWO[0], SAME, false), Next::Reply));
+        assert_eq!([one.found[&TWO[0]].stamps[0], one.found[&TWO[1]].stamps[0]], [1, 2]);
+    }
+
+    #[test]
+    fn where_others_are_faster_it_takes_locks() {
+        let mut one = collect(2);
+        assert!(matches!(one.hear(TWO[0], new(1), false), Next::Wait));
+        assert!(matches!(one.hear(TWO[1], new(1), false), Next::Ask));
+        next_round(&mut one);
+        assert!(matches!(one.hear(TWO[0], SAME, false), Next::Wait));
+        assert!(matches!(one.hear(TWO[1], new(2), false), Next::Lock));
+    }
+
+    #[test]
+    fn what_one_bucket_cannot_say_ends_it() {
+        let end = |said| match collect(8).hear(TWO[1], said, false) {
+            Next::End(outcome) => outcome,
+            _ => panic!("it goes on"),
+        };
+        assert_eq!(
+            end(Outcome::Done(Reply::NilArray)),
+            Outcome::Done(Reply::NilArray),
+            "a watched key moved"
+        );
+        let refused = Outcome::Refused(Refusal::NoLeader);
+        assert_eq!(end(refused.clone()), refused);
+        assert_eq!(end(Outcome::Done(Reply::Int(5))), refused, "nonsense");
+        let error = Outcome::Done(Reply::error("ERR too long"));
+        assert_eq!(end(error.clone()), error);
     }
 }

@@ -50,6 +50,12 @@ impl Plan {
     pub(crate) fn only_reads(&self) -> bool {
         self.parts.values().all(Part::only_reads)
     }
+
+    /// Whether one of its commands is about all keys.
+    pub(crate) fn is_about_all(&self) -> bool {
+        let mut commands = self.parts.values().flat_map(|part| &part.commands);
+        commands.any(|(_, command)| by_code(command.code).is_some_and(Spec::spans_keyspace))
+    }
 }
 
 struct Planner {
