@@ -53,8 +53,8 @@ const OWN_VARIABLES: [&str; 10] = [
 pub(crate) fn endpoints(base_port: u16, id: u64) -> Result<Endpoints> {
     let address = |port: u16| format!("127.0.0.1:{port}");
     if base_port == 0 {
-        // Held together, so that the system gives different ones.
-        let held = [(); 4].map(|()| TcpListener::bind("127.0.0.1:0"));
+        // Held together, so that they are different ones.
+        let held = [(); 4].map(|()| free_port());
         let mut ports = Vec::new();
         for listener in &held {
             let listener = listener.as_ref().map_err(|error| anyhow::anyhow!("no free port: {error}"))?;
@@ -82,6 +82,19 @@ pub(crate) fn endpoints(base_port: u16, id: u64) -> Result<Endpoints> {
         ));
     };
     Ok(Endpoints { client, peer, admin, cluster })
+}
+
+/// A listener on a port that is free, and below those that systems give to outgoing connections: one of these may have it
+/// by the time the node listens.
+fn free_port() -> Result<TcpListener> {
+    const ATTEMPTS_MAX: u32 = 200;
+    for _ in 0..ATTEMPTS_MAX {
+        let port = 10_000 + crate::command::local::random()? % 20_000;
+        if let Ok(listener) = TcpListener::bind(format!("127.0.0.1:{port}")) {
+            return Ok(listener);
+        }
+    }
+    Ok(TcpListener::bind("127.0.0.1:0")?)
 }
 
 /// Complains of all ports that somebody else listens on.
