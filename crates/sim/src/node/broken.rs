@@ -35,6 +35,7 @@ pub fn kind_for(mutant: Mutant) -> Kind {
         Mutant::VersionKept | Mutant::WatchIgnored => plain("node-swaps", Play::Workload(Course::Swap)),
         Mutant::NamesRepeat => short_lives(),
         Mutant::ReadBeforeApplied => backlogs(),
+        Mutant::SessionsForgottenByStep => crowds(),
         _ => plain("node-pipelines", Play::Pipelines),
     }
 }
@@ -95,6 +96,21 @@ fn backlogs() -> Kind {
     let limits = quorate_node::Limits::production();
     let limits =
         quorate_node::Limits { shard, deadline: Duration::from_secs(1), batch_bytes_max: 50, ..limits };
+    kind.stress = Stress { aimed: 100, members: Some(3), limits: Some(limits), ..kind.stress };
+    kind
+}
+
+/// More nodes must have sessions than a log remembers, and some must apply many entries in one step.
+fn crowds() -> Kind {
+    let mut kind = plain("node-crowds", Play::Pipelines);
+    kind.profile.nodes = (4, 5);
+    kind.profile.faults = FaultSet::of(&[Fault::Crash, Fault::Pause, Fault::Halves]);
+    let shard = quorate_shard::Limits {
+        sessions_max: 3,
+        unused_entries_min: 8,
+        ..quorate_shard::Limits::production()
+    };
+    let limits = quorate_node::Limits { shard, batch_bytes_max: 50, ..quorate_node::Limits::production() };
     kind.stress = Stress { aimed: 100, members: Some(3), limits: Some(limits), ..kind.stress };
     kind
 }
