@@ -1,64 +1,126 @@
 #!/usr/bin/env bash
 # Quorate beside others in turns: a shared machine is twice as fast in one minute as in the next, so that figures of
-# one long run after another say little. Each round starts each system anew and measures three points; what counts is
+# one long run after another say little. Each round starts each system anew and measures some points; what counts is
 # the median of the rounds.
 #
-#   bench/ratios.sh DIR [ROUNDS [view]]      DIR: see compare.sh; 5 rounds by default
+#   bench/ratios.sh DIR [ROUNDS [view|exec|copies]]      DIR: see compare.sh; 5 rounds by default
 #
 # With "view", clients use the cluster view of six buckets and know who leads them, and the others are etcd, ZooKeeper and
-# Redis Cluster, whose writes wait for one replica.
+# Redis Cluster, whose writes wait for one replica. With "exec", they run transactions over two keys in different buckets of
+# six, at the leader of the first, beside etcd's transactions on the same keys. With "copies", Quorate alone: reads at leaders
+# beside reads that copies answer at the nodes that clients happen to be connected to (READONLY), with one bucket and with six.
+# The last two use bench/exec, which is built with Go.
 #
 # Appends a line for each point to docs/results/ratios.jsonl, and one with the medians; prints the latter.
+# WARM and DURATION: of each point, by default 1s and 4s.
 set -euo pipefail
-[ $# -ge 1 ] || { sed -n 2,12p "$0"; exit 2; }
+usage() { sed -n 2,16p "$0"; exit 2; }
+[ $# -ge 1 ] || usage
 peers=$(cd "$1" && pwd)
 rounds=${2:-5}
 door=${3:-standalone}
 root=$(cd "$(dirname "$0")/.." && pwd)
+window=(-warm "${WARM:-1s}" -dur "${DURATION:-4s}")
+on_view="--client '' --cluster-door 127.0.0.1:\$PORT"
+case $door in
+    standalone) doors="--client 127.0.0.1:\$PORT --cluster-door ''" ;;
+    view | exec) doors="$on_view --buckets 6" ;;
+    copies) doors= ;;
+    *) usage ;;
+esac
 cargo build --release --manifest-path "$root/Cargo.toml" --bin quorate
 program=${CARGO_TARGET_DIR:-$root/target}/release/quorate
-points=$(mktemp)
-trap '"$peers/cluster.sh" stop >/dev/null 2>&1 || true; rm -f "$points"' EXIT
+work=$(mktemp -d)
+points=$work/points
+finish() {
+    status=$?
+    "$peers/cluster.sh" stop >/dev/null 2>&1 || true
+    [ "$status" = 0 ] || cat "$work/errors" >&2 || true
+    rm -rf "$work"
+}
+trap finish EXIT
 # shellcheck source=/dev/null
 . "$peers/env.sh"
 case $door in
-    standalone) doors="--client 127.0.0.1:\$PORT --cluster-door ''" ;;
-    view) doors="--client '' --cluster-door 127.0.0.1:\$PORT --buckets 6" ;;
-    *) sed -n 2,12p "$0"; exit 2 ;;
+    exec | copies) (cd "$root/bench/exec" && go build -trimpath -o "$work/exec" .) ;;
 esac
-export CUSTOM_START="$program start --data \$DIR $doors --peer 127.0.0.1:\$((PORT + 10000)) --admin '' \
-\$([ \$I = 1 ] || echo --join 127.0.0.1:35301)"
 
-# measure LABEL SYSTEM NODES PROTOCOL [OPTION...]: on disk at each write, but for Redis Cluster
+# The command that starts a node of Quorate with these doors.
+start_with() {
+    export CUSTOM_START="$program start --data \$DIR $1 --peer 127.0.0.1:\$((PORT + 10000)) --admin '' \
+\$([ \$I = 1 ] || echo --join 127.0.0.1:35301)"
+}
+[ -z "$doors" ] || start_with "$doors"
+
+# up SYSTEM NODES PROTOCOL [OPTION...]: starts it, on disk at each write but for Redis Cluster, with all keys in it
+up() {
+    mode=fsync
+    [ "$1" != rediscluster ] || mode=default
+    "$peers/cluster.sh" start "$1" "$2" "$mode" >/dev/null
+    where=(-addrs "$(paste -sd, "$RUN/addrs")" -pids "$(paste -sd, "$RUN/pids")")
+    loader=(-sys "$3" "${where[@]}" -mode "$mode" -keys 20000 "${@:4}")
+    "$BIN/kvload" ready "${loader[@]}" -t0 "$(cat "$RUN/t0")" >/dev/null
+    "$BIN/kvload" load "${loader[@]}" -c 64 -v 100 >/dev/null
+}
+
+# measure LABEL SYSTEM NODES PROTOCOL [OPTION...]
 measure() {
-    local mode=fsync
-    [ "$2" != rediscluster ] || mode=default
-    "$peers/cluster.sh" start "$2" "$3" "$mode" >/dev/null
-    local common=(-sys "$4" -addrs "$(paste -sd, "$RUN/addrs")" -pids "$(paste -sd, "$RUN/pids")" -label "$1" -mode "$mode" -keys 20000 "${@:5}")
-    "$BIN/kvload" ready "${common[@]}" -t0 "$(cat "$RUN/t0")" >/dev/null
-    "$BIN/kvload" load "${common[@]}" -c 64 -v 100 >/dev/null
+    up "${@:2}"
     for point in "write 1" "write 64" "read 64"; do
         # shellcheck disable=SC2086
-        set -- $point
-        "$BIN/kvload" run "${common[@]}" -w "$1" -c "$2" -v 100 -warm 1s -dur 4s
+        "$BIN/kvload" run "${loader[@]}" -label "$1" $(printf -- '-w %s -c %s' $point) -v 100 "${window[@]}"
     done
     "$peers/cluster.sh" stop >/dev/null
 }
 
-for round in $(seq "$rounds"); do
-    {
-        if [ "$door" = view ]; then
+# pairs LABEL SYSTEM BUCKETS ROUTE POINT...: points of bench/exec at the cluster that is up
+pairs() {
+    for point in "${@:5}"; do
+        # shellcheck disable=SC2086
+        "$work/exec" -sys "$2" -label "$1" -buckets "$3" -route "$4" "${where[@]}" -mode "$mode" -keys 20000 -v 100 \
+            $(printf -- '-w %s -c %s' $point) "${window[@]}"
+    done
+}
+
+round_of() {
+    case $door in
+        standalone)
+            measure quorate custom 3 resp
+            measure etcd etcd 3 etcd
+            measure redis redis 1 resp
+            ;;
+        view)
             measure quorate custom 3 respcluster
             measure etcd etcd 3 etcd
             measure zookeeper zk 3 zk -cons sync
             measure redis-cluster rediscluster 6 respcluster -wait 1
-        else
-            measure quorate custom 3 resp
-            measure etcd etcd 3 etcd
-            measure redis redis 1 resp
-        fi
-    } 2>/dev/null |
-        sed "s/^{/{\"round\":$round,/" >>"$points"
+            ;;
+        exec)
+            up custom 3 respcluster
+            pairs quorate quorate 6 first "put 1" "put 64" "get 64" "cas 64"
+            "$peers/cluster.sh" stop >/dev/null
+            up etcd 3 etcd
+            pairs etcd etcd 6 first "put 1" "put 64" "get 64" "cas 64"
+            "$peers/cluster.sh" stop >/dev/null
+            ;;
+        copies)
+            for buckets in 1 6; do
+                start_with "$on_view --buckets $buckets"
+                up custom 3 respcluster
+                for turn in "copies copies" "leaders first"; do
+                    # shellcheck disable=SC2086
+                    set -- $turn
+                    pairs "$1-of-$buckets" quorate "$buckets" "$2" "read 1" "read 64" "read 256"
+                    [ "$buckets" = 1 ] || pairs "$1-of-$buckets" quorate "$buckets" "$2" "get 64"
+                done
+                "$peers/cluster.sh" stop >/dev/null
+            done
+            ;;
+    esac
+}
+
+for round in $(seq "$rounds"); do
+    round_of 2>"$work/errors" | sed "s/^{/{\"round\":$round,/" >>"$points"
     echo "round $round of $rounds" >&2
 done
 python3 - "$points" "$(git -C "$root" rev-parse --short HEAD)" "$root/docs/results/ratios.jsonl" "$door" <<'PY'
@@ -70,15 +132,23 @@ for line in lines:
     for name in ("ops_s", "p50_us", "server_cpu_s_per_1000"):
         figures[line["label"], line["workload"], line["clients"], name].append(line[name])
 median = {key: statistics.median(values) for key, values in figures.items()}
-peers = sorted({line["label"] for line in lines} - {"quorate"})
 summary = {"kind": "medians", "door": door, "commit": commit, "rounds": len({line["round"] for line in lines})}
-for workload, clients in (("write", 1), ("write", 64), ("read", 64)):
-    for peer in peers:
-        ops, cpu = ((median["quorate", workload, clients, name], median[peer, workload, clients, name])
-                    for name in ("ops_s", "server_cpu_s_per_1000"))
-        summary[f"{workload} {clients} beside {peer}"] = {
+labels, measured = list({line["label"]: None for line in lines}), {(line["workload"], line["clients"]): None for line in lines}
+if door == "copies":
+    compared = [(label, label.replace("copies", "leaders")) for label in labels if label.startswith("copies")]
+else:
+    compared = [("quorate", peer) for peer in sorted(labels) if peer != "quorate"]
+for workload, clients in measured:
+    for own, peer in compared:
+        if (own, workload, clients, "ops_s") not in median:
+            continue
+        ops, cpu, middle = ((median[own, workload, clients, name], median[peer, workload, clients, name])
+                            for name in ("ops_s", "server_cpu_s_per_1000", "p50_us"))
+        title = f"{workload} {clients} beside {peer}" if own == "quorate" else f"{workload} {clients}, {own} beside {peer}"
+        summary[title] = {
             "ops_s": [round(ops[0]), round(ops[1])], "times": round(ops[0] / ops[1], 2),
-            "cpu_s_per_1000": [round(cpu[0], 5), round(cpu[1], 5)], "cpu_part": round(cpu[1] / cpu[0], 2)}
+            "cpu_s_per_1000": [round(cpu[0], 5), round(cpu[1], 5)], "cpu_part": round(cpu[1] / max(cpu[0], 1e-9), 2),
+            "p50_us": middle}
 with open(results, "a") as out:
     for line in lines + [summary]:
         out.write(json.dumps(line) + "\n")

@@ -18,7 +18,7 @@ PAPER_SCALE = {
     "ycsb-b-zipfian": {20: 4998, 40: 6402, 80: 8253},
     "tpcc": {20: 584.4, 40: 679.8, 80: 955.8},
 }
-COLOURS = ["#1b6ca8", "#c0392b", "#2e8b57", "#8e44ad", "#7f8c8d"]
+COLOURS = ["#1b6ca8", "#c0392b", "#2e8b57", "#8e44ad", "#7f8c8d", "#d68910", "#16a085", "#5d4037", "#e67e99", "#34495e"]
 WIDTH, HEIGHT, LEFT, RIGHT, TOP, BOTTOM = 560, 340, 70, 150, 34, 44
 
 
@@ -26,10 +26,10 @@ def rows():
     found = {}
     for line in LINES.read_text().splitlines():
         row = json.loads(line)
-        if row.get("experiment") not in ("calibrate", "contention", "patience", "buckets", "mixes", "scale", "tpcc", "durable"):
+        if row.get("experiment") not in ("calibrate", "contention", "patience", "buckets", "mixes", "scale", "tpcc", "durable", "starvation"):
             continue
         # Calibration differs in how far away the clients are.
-        found[tuple(row.get(name) for name in ("experiment", "load", "manner", "nodes", "clients", "buckets", "client_ms", "sync_ms", "patience_ms"))] = row
+        found[tuple(row.get(name) for name in ("experiment", "load", "manner", "nodes", "clients", "buckets", "client_ms", "sync_ms", "patience_ms", "clock_error_ms"))] = row
     return list(found.values())
 
 
@@ -133,6 +133,21 @@ def others(found):
     ])
 
 
+def starvation(found):
+    """Where all are in each other's way, a turn is the time in which each client commits once: clients by commits a second."""
+    lines, series = [], {}
+    for row in found:
+        turn = row["clients"] * 1e3 / max(row["goodput_s"], 1e-9)
+        longs = [short(row[name]) if name in row else "" for name in ("long_p50_ms", "long_p99_ms", "long_longest_ms")]
+        lines.append([row["load"], row["manner"], row["clock_error_ms"], row["clients"], short(row["goodput_s"]), f'{row["committed_percent"]:.1f}',
+                      f'{row["attempts_committed_percent"]:.1f}', short(row["p50_ms"]), short(row["p99_ms"]), short(row["longest_wait_ms"]),
+                      short(turn), f'{row["longest_wait_ms"] / turn:.1f}', row["attempts_most"], row["reverts"], *longs])
+        series.setdefault(" ".join([row["load"], row["manner"]] + ([f'{row["clock_error_ms"]} ms'] if row["clock_error_ms"] > 1 else [])), []).append((row["clients"], row["longest_wait_ms"]))
+    picture("starvation.svg", "The longest wait of any transaction", "clients", "ms", series)
+    return table(["keys", "manner", "clocks wrong by, ms", "clients", "commits/s", "committed %", "of attempts %", "p50 ms", "p99 ms", "longest ms", "a turn, ms",
+                  "longest in turns", "most attempts", "reverts", "long: p50 ms", "p99 ms", "longest ms"], lines)
+
+
 def calibrate(found):
     return table(["one way to the client, ms", "operations/s", "ms per operation", "committed %"],
                  [[row["client_ms"], short(row["operations_s"]), f'{row["ms_per_operation"]:.2f}',
@@ -148,6 +163,7 @@ def main():
         ("Aborted after waiting for so long (one-shot, YCSB A, zipfian, 256 clients)", "patience", others),
         ("More buckets on 20 nodes", "buckets", others),
         ("With disks", "durable", others),
+        ("Who waits longest", "starvation", starvation),
         ("Larger clusters", "scale", lambda found: scale(found, "goodput_operations_s")),
         ("TPC-C", "tpcc", lambda found: scale(found, "goodput_s")),
     ]

@@ -84,6 +84,10 @@ fn converse(bytes: &[u8], piece: usize, choice: u8) -> Vec<u8> {
             assert!(words.iter().map(|word| word.len()).sum::<usize>() <= limits.command_bytes_max);
             let (answer, protocol) = match session.command(words, &world) {
                 Step::Answer(answer) => (answer, session.protocol()),
+                Step::Behind(then) => {
+                    let protocol = then.protocol();
+                    (session.complete(then, Outcome::Unknown, &world), protocol)
+                }
                 Step::Submit { request, then, .. } => {
                     let protocol = then.protocol();
                     (session.complete(then, outcome_of(&request, choice), &world), protocol)

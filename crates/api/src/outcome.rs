@@ -38,6 +38,8 @@ pub enum Refusal {
     /// Of a request with a name of its client: the client is known to have settled the name. It was not taken this time; what
     /// came of it when it was asked for before is forgotten.
     Settled,
+    /// The bucket of its keys has lost its majority, and waits for its nodes to come back or for an operator.
+    Halted,
 }
 
 impl Refusal {
@@ -45,6 +47,10 @@ impl Refusal {
     pub fn message(self) -> &'static str {
         match self {
             Refusal::NoLeader => "TRYAGAIN no leader or no quorum was reached in time, nothing was changed",
+            Refusal::Halted => {
+                "CLUSTERDOWN most copies of the bucket of these keys are lost, nothing was changed: it is halted until their nodes \
+                 come back, or until an operator recovers it (see `quorate recover`)"
+            }
             Refusal::Busy => "BUSY a queue of this node is full, nothing was changed",
             Refusal::NoSpace => "NOSPACE the disk is full, nothing was changed",
             Refusal::NoMemory => "OOM command not allowed when used memory > 'maxmemory'.",

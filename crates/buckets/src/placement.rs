@@ -173,6 +173,16 @@ impl Placement {
         Ok(())
     }
 
+    /// What was applied before is lost in part: some log keeps this mark. If it is newer than this placement, the placement becomes
+    /// newer, and all logs are brought in line with it again.
+    pub fn outrun(&mut self, mark: u64) {
+        if mark > self.number {
+            self.number = mark;
+            let number = self.count_on();
+            self.places.iter_mut().for_each(|place| place.since = number);
+        }
+    }
+
     /// The place of the node called `id` among the nodes.
     pub(crate) fn index(&self, id: NodeId) -> Option<usize> {
         self.nodes.binary_search_by_key(&id, |node| node.id).ok()

@@ -96,6 +96,27 @@ impl Placement {
         Ok(self.lost_at(index).filter(|_| !was_halted))
     }
 
+    /// Whether a log that is as it was reported last, and in which nobody has led for long, counts as lost: too few of its members are
+    /// nodes. While somebody may lead it, it may have other members by now.
+    pub fn is_stalled(&self, bucket: Bucket, mark: u64, log: &[NodeId]) -> bool {
+        self.places.get(usize::from(bucket.0)).is_some_and(|place| {
+            mark == place.mark && place.holders == log && !place.is_halted() && self.lacks_majority(log)
+        })
+    }
+
+    /// Nobody has led the log of a bucket for long, and it is so: if that [means it is lost](Placement::is_stalled), the bucket is
+    /// halted, and this is returned.
+    pub fn stall(&mut self, bucket: Bucket, mark: u64, log: &[NodeId]) -> Option<Lost> {
+        if !self.is_stalled(bucket, mark, log) {
+            return None;
+        }
+        self.count_on();
+        let index = usize::from(bucket.0);
+        let gone = log.iter().copied().filter(|id| !self.has(*id)).collect();
+        self.places[index].gone = Some(gone);
+        self.lost_at(index)
+    }
+
     /// What the log of a bucket was when it was reported last: its mark, and its members by id.
     pub fn reported(&self, bucket: Bucket) -> (u64, &[NodeId]) {
         self.places.get(usize::from(bucket.0)).map_or((0, &[]), |place| (place.mark, &place.holders))

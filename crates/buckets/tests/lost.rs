@@ -132,6 +132,16 @@ fn removals_one_after_the_other_count_from_the_log() {
     let mut placement = one(3, 4);
     assert_eq!(leave(&mut placement, &[3]), []);
     assert_eq!(leave(&mut placement, &[2]), [lost(&[1], &[2, 3])]);
+    let mut placement = one(4, 5);
+    assert_eq!(leave(&mut placement, &[4]), []);
+    let known = placement.reported(BUCKET).0;
+    assert_eq!(placement.stall(BUCKET, known, &ids(1..=4)), None, "three of four are enough");
+    assert_eq!(leave(&mut placement, &[3]), [], "the log may be that of three by now, of which two are left");
+    assert_eq!(placement.stall(BUCKET, known, &ids(1..=3)), None, "then nobody says that it is stuck");
+    assert_eq!(placement.stall(BUCKET, known, &ids(1..=4)), Some(lost(&[1, 2], &[3, 4])));
+    assert_eq!(placement.stall(BUCKET, known, &ids(1..=4)), None, "it was told already");
+    assert_eq!(placement.settle(BUCKET, placement.since(BUCKET), &ids([1, 2])), Ok(None));
+    assert_eq!(placement.halted().count(), 0, "it was alive after all");
     let mut placement = one(4, 4);
     assert_eq!(leave(&mut placement, &[4]), []);
     settle_all(&mut placement);

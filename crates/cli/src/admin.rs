@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use quorate_host::{LeadershipBody, LogBody, MembersBody, OutcomeReport, StatusReport};
+use quorate_host::{LeadershipBody, LogBody, MembersBody, OutcomeReport, RecoverBody, StatusReport};
 use serde::Serialize;
 use ureq::Agent;
 
@@ -80,6 +80,14 @@ impl AdminClient {
     /// If the node does not answer.
     pub(crate) fn transfer_leadership(&self, admin: &str, body: &LeadershipBody) -> Result<Answer> {
         self.post(admin, "leadership", body)
+    }
+
+    /// Lets a bucket go on with what is left of it.
+    ///
+    /// # Errors
+    /// If the node does not answer.
+    pub(crate) fn recover(&self, admin: &str, body: &RecoverBody) -> Result<Answer> {
+        self.post(admin, "recover", body)
     }
 
     /// Sets what the node logs.

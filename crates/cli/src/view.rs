@@ -88,6 +88,18 @@ impl ClusterView {
         best.into_values().map(|(_, bucket)| bucket).collect()
     }
 
+    /// The halted buckets, with the admin address of a node that says so.
+    pub(crate) fn halted(&self) -> BTreeMap<u16, (&BucketStatus, &str)> {
+        let mut halted = BTreeMap::new();
+        for node in &self.nodes {
+            let buckets = node.report.iter().flat_map(|report| &report.node.buckets);
+            for bucket in buckets.filter(|bucket| bucket.halt.is_some()) {
+                halted.entry(bucket.bucket.0).or_insert((bucket, node.endpoints.admin.as_str()));
+            }
+        }
+        halted
+    }
+
     /// Admin addresses of nodes that answer, the leader's first.
     pub(crate) fn admins(&self) -> Vec<String> {
         let leader = self.believed_leader();

@@ -3,6 +3,8 @@
 mod common;
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::io::{Read, Write};
+use std::net::TcpStream;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
@@ -73,6 +75,88 @@ fn requests_take_one_hop_and_transactions_span_buckets() {
     assert_eq!(other.put("k1", "changed"), Outcome::Done(()));
     assert_eq!(transaction.commit(), Outcome::Refused(Refusal::Conflict));
     assert_eq!(client.get("k3").map(text), Outcome::Done("3".into()));
+}
+
+/// A Redis client of one node.
+struct Plain(TcpStream);
+
+impl Plain {
+    fn of(address: &str) -> Plain {
+        let stream = TcpStream::connect(address).expect("the door is open");
+        stream.set_read_timeout(Some(Duration::from_secs(30))).expect("a socket");
+        Plain(stream)
+    }
+
+    /// Sends a transaction up to its end: each command is answered with one line.
+    fn begin(&mut self, commands: &str) {
+        self.0.write_all(format!("{commands}\r\n").as_bytes()).expect("a connection");
+        for _ in commands.lines() {
+            self.until(b"\r\n");
+        }
+    }
+
+    /// Sends some commands and returns their answers, lines and all.
+    fn ask(&mut self, commands: &str) -> String {
+        self.0.write_all(format!("{commands}\r\nECHO over\r\n").as_bytes()).expect("a connection");
+        self.until(b"$4\r\nover\r\n")
+    }
+
+    fn until(&mut self, end: &[u8]) -> String {
+        let mut told = Vec::new();
+        while !told.ends_with(end) {
+            let mut byte = [0];
+            self.0.read_exact(&mut byte).expect("an answer");
+            told.push(byte[0]);
+        }
+        String::from_utf8_lossy(&told).replace("\r\n", " ")
+    }
+}
+
+/// What EXPLAIN says of one reason: its cause, bucket, key, and whether a node and a transaction are named.
+fn reason(told: &str) -> (String, String, String, bool, bool) {
+    let behind = |field: &str| {
+        let value = told.split(field).nth(1).expect("the field is there");
+        value
+            .trim_start()
+            .split(' ')
+            .find(|word| !word.starts_with('$') || *word == "$-1")
+            .expect("a value")
+            .to_owned()
+    };
+    let is_known = |field: &str| behind(field) != "$-1";
+    (behind(" cause "), behind(" bucket "), behind(" key "), is_known(" node "), is_known(" transaction "))
+}
+
+#[test]
+fn an_exec_that_did_nothing_is_explained_on_any_node() {
+    let cluster = Cluster::up(3, &["--buckets", "2"]);
+    let doors = doors(&cluster, "client");
+    // `bar` lies in the first bucket, `foo` in the second.
+    for (number, exec, changes) in [
+        // In one bucket, and changed by one command.
+        (0, "WATCH foo\r\nMULTI\r\nSET foo 2", "SET foo 1"),
+        // Over two.
+        (1, "WATCH foo\r\nMULTI\r\nSET bar 2", "SET foo 1"),
+        (2, "WATCH foo\r\nMULTI\r\nSET bar 2", "MSET foo 1 bar 1"),
+        // It only reads, in one and over both.
+        (0, "WATCH foo\r\nMULTI\r\nGET foo", "SET foo 1"),
+        (2, "WATCH foo\r\nMULTI\r\nGET bar", "MSET foo 1 bar 1"),
+    ] {
+        let (mut one, mut other) = (Plain::of(&doors[number]), Plain::of(&doors[(number + 1) % NODES]));
+        one.begin(exec);
+        other.ask(changes);
+        assert!(one.ask("EXEC").starts_with("*-1 "), "{exec}");
+        let told = one.ask("QUORATE EXPLAIN");
+        let (cause, bucket, key, node, transaction) = reason(&told);
+        assert_eq!([&cause[..], &bucket, &key], ["changed", ":1", "foo"], "{told}");
+        assert_eq!(transaction, changes.starts_with("MSET"), "{told}");
+        assert!(node || transaction, "{told}");
+        assert!(other.ask("QUORATE EXPLAIN").starts_with("$-1 "), "it has nothing to explain");
+    }
+    let mut one = Plain::of(&doors[0]);
+    one.begin("MULTI\r\nSET foo 3\r\nSET bar 3");
+    assert!(one.ask("EXEC").starts_with("*2 "));
+    assert!(one.ask("QUORATE EXPLAIN").contains(" outcome $4 done "));
 }
 
 #[test]

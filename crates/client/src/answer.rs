@@ -51,7 +51,7 @@ mod tests {
     #[test]
     fn each_refusal_of_a_server_is_understood() {
         let of = |text: &str| meaning(&Reply::error(text));
-        for passing in [Refusal::NoLeader, Refusal::Busy, Refusal::NotServing] {
+        for passing in [Refusal::NoLeader, Refusal::Busy, Refusal::NotServing, Refusal::Halted] {
             assert!(matches!(of(passing.message()), Meaning::Passing(_)), "{passing:?}");
         }
         for final_one in [Refusal::NoSpace, Refusal::NoMemory, Refusal::TooLarge, Refusal::ValuesTooLarge] {

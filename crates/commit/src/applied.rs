@@ -2,6 +2,7 @@
 
 use alloc::vec::Vec;
 
+use crate::coordinator::share_of;
 use crate::machine::{Commit, Effect, Resources, Turn};
 use crate::{Entry, LogId, Outcome, TransactionId, Word};
 
@@ -54,6 +55,8 @@ impl Commit {
         if let Some(reign) = &mut self.reign {
             reign.logged(id);
             reign.schedule(id, soon);
+            let members = self.ledger.get(id).map(|record| &record.transaction.members[..]);
+            reign.bundles.logged(members.unwrap_or_default());
         }
         if ends {
             return;
@@ -92,7 +95,12 @@ impl Commit {
             reign.remove(id);
             return self.send(turn, coordinator, id, Word::Acknowledge);
         }
-        turn.out.push(Effect::Result { id, outcome: outcome.clone() });
+        reign.bundles.ended(id);
+        let members = self.tell_members(turn, id);
+        if members == 0 && !self.is_member(id) {
+            turn.out.push(Effect::Result { id, outcome: outcome.clone() });
+        }
+        let Some(reign) = &mut self.reign else { return };
         let others: Vec<LogId> = logs.iter().copied().filter(|log| *log != me).collect();
         if others.is_empty() || self.ledger.get(id).is_none() {
             return reign.remove(id);
@@ -107,7 +115,7 @@ impl Commit {
             live.votes.clear();
         }
         for log in others {
-            let word = Word::Global { logs: logs.to_vec(), outcome: outcome.clone() };
+            let word = Word::Global { logs: logs.to_vec(), outcome: share_of(turn, outcome, log) };
             self.send(turn, log, id, word);
         }
     }

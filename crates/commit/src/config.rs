@@ -27,12 +27,25 @@ pub struct Config {
     /// The coordinator aborts what has not been decided for so long; `None`: it waits for ever. Shorter than clients
     /// wait, or they are told nothing; too short, and what waits behind others is aborted under load.
     pub patience: Option<Duration>,
+    /// Origins are told what their transactions wait for if they have done so for at least this long. Shorter costs two
+    /// messages for each that waits; longer, and nobody can say what took so long.
+    pub told_after: Duration,
     /// Transactions looked after in one tick.
     pub tick_max: usize,
     /// Transactions named by one entry that forgets them.
     pub forget_max: usize,
     /// How long finished transactions are gathered before such an entry.
     pub forget_every: Duration,
+    /// Requests that become one transaction at most. 1: each is one by itself. More make popular resources faster, and
+    /// one that cannot happen soon keeps more others waiting.
+    pub members_max: usize,
+    /// Transactions that a coordinator has under way before those that come wait, to go together. With more they are in
+    /// each other's way where resources are popular.
+    pub bundles_max: usize,
+    /// One that is under way for longer does not count any more, and logs that have not voted on it by then count as
+    /// late: who needs them goes alone. A log that is down delays others for so long; well below the time that popular
+    /// resources are waited for, all go alone just when they should go together.
+    pub bundle_wait: Duration,
     /// Which rule is broken, for the simulator to notice.
     #[cfg(feature = "mutants")]
     pub mutant: Option<crate::Mutant>,
@@ -51,9 +64,13 @@ impl Config {
             retry: Duration::from_millis(200),
             retry_max: Duration::from_secs(5),
             patience: Some(Duration::from_secs(10)),
+            told_after: Duration::from_millis(50),
             tick_max: 256,
             forget_max: 256,
             forget_every: Duration::from_millis(500),
+            members_max: 128,
+            bundles_max: 1,
+            bundle_wait: Duration::from_millis(500),
             #[cfg(feature = "mutants")]
             mutant: None,
         }
@@ -71,9 +88,13 @@ impl Config {
             retry: Duration::from_millis(50),
             retry_max: Duration::from_millis(800),
             patience: None,
+            told_after: Duration::from_millis(5),
             tick_max: 3,
             forget_max: 2,
             forget_every: Duration::from_millis(100),
+            members_max: 3,
+            bundles_max: 1,
+            bundle_wait: Duration::from_millis(100),
             #[cfg(feature = "mutants")]
             mutant: None,
         }
@@ -91,6 +112,8 @@ impl Config {
             (self.tick_max == 0, "tick_max must be above zero"),
             (self.forget_max == 0, "forget_max must be above zero"),
             (self.forget_every.is_zero(), "forget_every must be above zero"),
+            (self.members_max == 0, "members_max must be above zero"),
+            (self.bundles_max == 0, "bundles_max must be above zero"),
         ];
         rules.iter().filter(|(broken, _)| *broken).map(|(_, words)| *words).collect()
     }

@@ -117,6 +117,7 @@ impl Commit {
     ) {
         let Some(logs) = self.transaction(id).map(|transaction| transaction.logs.clone()) else { return };
         let me = self.me;
+        self.remember_members(turn, id, &outcome);
         let Some(live) = self.live_mut(id) else { return };
         live.decided = true;
         live.flight.global = true;
@@ -133,8 +134,8 @@ impl Commit {
     pub(crate) fn send_global<R: Resources>(&self, turn: &mut Turn<'_, R>, id: TransactionId, to: LogId) {
         let Some(record) = self.ledger.get(id) else { return };
         if let Some(outcome) = record.outcome() {
-            let word = Word::Global { logs: record.transaction.logs.clone(), outcome: outcome.clone() };
-            self.send(turn, to, id, word);
+            let (logs, outcome) = (record.transaction.logs.clone(), share_of(turn, outcome, to));
+            self.send(turn, to, id, Word::Global { logs, outcome });
         }
     }
 
@@ -219,6 +220,16 @@ impl Commit {
         from: LogId,
         id: TransactionId,
     ) {
+        let undecided = self.live(id).is_some_and(|live| !live.decided && !live.flight.any());
+        if self.ledger.has_lost
+            && undecided
+            && self.transaction(id).is_some_and(|known| known.coordinator == self.me)
+        {
+            // Whoever acknowledges was told how it ended, and that is lost here.
+            turn.marks.hit("commit.decision.lost");
+            let refusal = self.refusal(turn.now, id, Cause::Unknown, Bytes::new(), None);
+            return self.decide(turn, id, Outcome::Aborted(refusal));
+        }
         let Some(record) = self.ledger.get(id).filter(|record| record.outcome().is_some()) else { return };
         let (me, logs) = (self.me, &record.transaction.logs);
         let Some(reign) = &mut self.reign else { return };
@@ -233,6 +244,14 @@ impl Commit {
                 reign.forget_at = Some(turn.now + self.config.forget_every);
             }
         }
+    }
+}
+
+/// An outcome as log `to` has to know it.
+pub(crate) fn share_of<R: Resources>(turn: &mut Turn<'_, R>, outcome: &Outcome, to: LogId) -> Outcome {
+    match outcome {
+        Outcome::Committed(decision) => Outcome::Committed(turn.resources.share(decision, to)),
+        Outcome::Aborted(refusal) => Outcome::Aborted(refusal.clone()),
     }
 }
 

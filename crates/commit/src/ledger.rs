@@ -68,11 +68,15 @@ pub struct Ledger {
     records: BTreeMap<TransactionId, Record>,
     /// By origin, number and age: what an advancing horizon lets go of. Origins are not believed to use a number once.
     by_origin: BTreeSet<(u64, u64, u64)>,
+    /// The bundles that members belong to; members by origin, number and age too.
+    bundles: BTreeMap<(u64, u64, u64), TransactionId>,
     horizons: BTreeMap<u64, Horizon>,
     /// Origins that are gone, by when they went.
     gone: BTreeMap<u64, u64>,
     changed: BTreeSet<Row>,
     unfinished: usize,
+    /// Entries of the log were lost: what others say of it may be true though it knows nothing of it.
+    pub(crate) has_lost: bool,
     #[cfg(feature = "mutants")]
     mutant: Option<Mutant>,
 }
@@ -87,13 +91,22 @@ impl Ledger {
             me,
             records: BTreeMap::new(),
             by_origin: BTreeSet::new(),
+            bundles: BTreeMap::new(),
             horizons: BTreeMap::new(),
             gone: BTreeMap::new(),
             changed: BTreeSet::new(),
             unfinished: 0,
+            has_lost: false,
             #[cfg(feature = "mutants")]
             mutant: None,
         }
+    }
+
+    /// Of a log that went on without its newest entries because an operator said so. Transactions that it had voted on, or
+    /// decided, in these are ended here, so that nobody asks for ever: they may have happened elsewhere.
+    #[must_use]
+    pub fn after_losses(self, has_lost: bool) -> Self {
+        Ledger { has_lost, ..self }
     }
 
     /// Takes back a row that was written before.
@@ -112,8 +125,7 @@ impl Ledger {
             Row::Transaction(id) => {
                 let record: Record = wire::decode(value)?;
                 self.unfinished += usize::from(record.outcome().is_none());
-                self.by_origin.insert((id.origin, id.sequence, id.age));
-                self.records.insert(id, record);
+                self.insert(id, record);
             }
         }
         Ok(())
@@ -182,12 +194,24 @@ impl Ledger {
 
     /// Whether anything of an origin is remembered beside its horizon.
     pub(crate) fn remembers(&self, origin: u64) -> bool {
-        self.by_origin.range((origin, 0, 0)..=(origin, u64::MAX, u64::MAX)).next().is_some()
+        let all = (origin, 0, 0)..=(origin, u64::MAX, u64::MAX);
+        self.by_origin.range(all.clone()).next().is_some() || self.bundles.range(all).next().is_some()
     }
 
     /// Whether the origin of `id` has said that it will not ask for it again.
     pub fn is_settled(&self, id: TransactionId) -> bool {
         self.horizons.get(&id.origin).is_some_and(|horizon| id.sequence < horizon.before)
+    }
+
+    /// The bundle of which `id` is a member.
+    pub(crate) fn bundle_of(&self, id: TransactionId) -> Option<TransactionId> {
+        self.bundles.get(&key(id)).copied()
+    }
+
+    /// Whether those who asked for it will not ask again: its origin, and those of its members.
+    pub(crate) fn is_settled_by_all(&self, id: TransactionId) -> bool {
+        let members = self.get(id).into_iter().flat_map(|record| &record.transaction.members);
+        self.is_settled(id) && members.into_iter().all(|member| self.is_settled(member.id))
     }
 
     /// Applies an entry. The primary appends nothing that does not fit what is before it.
@@ -227,7 +251,9 @@ impl Ledger {
             Vote::No(refusal) => State::Refused(refusal.clone()),
         };
         let settled = record.transaction.settled_before;
+        let members = record.transaction.members.clone();
         self.settle(id.origin, settled);
+        members.iter().for_each(|member| self.settle(member.id.origin, member.settled_before));
     }
 
     fn revert(&mut self, id: TransactionId, epoch: u64) {
@@ -279,10 +305,15 @@ impl Ledger {
 
     fn begin(&mut self, transaction: &Transaction, state: State) {
         let id = transaction.id;
-        self.records.insert(id, Record { transaction: transaction.clone(), epoch: 0, state });
-        self.by_origin.insert((id.origin, id.sequence, id.age));
+        self.insert(id, Record { transaction: transaction.clone(), epoch: 0, state });
         self.changed.insert(Row::Transaction(id));
         self.unfinished += 1;
+    }
+
+    fn insert(&mut self, id: TransactionId, record: Record) {
+        self.by_origin.insert(key(id));
+        self.bundles.extend(record.transaction.members.iter().map(|member| (key(member.id), id)));
+        self.records.insert(id, record);
     }
 
     fn change(&mut self, id: TransactionId) -> Option<&mut Record> {
@@ -341,8 +372,11 @@ impl Ledger {
     }
 
     fn remove(&mut self, id: TransactionId) {
-        if self.records.remove(&id).is_some() {
-            self.by_origin.remove(&(id.origin, id.sequence, id.age));
+        if let Some(record) = self.records.remove(&id) {
+            self.by_origin.remove(&key(id));
+            for member in &record.transaction.members {
+                self.bundles.remove(&key(member.id));
+            }
             self.changed.insert(Row::Transaction(id));
         }
     }
@@ -364,6 +398,11 @@ impl Ledger {
     }
 }
 
+/// The order in which an advancing horizon meets transactions.
+fn key(id: TransactionId) -> (u64, u64, u64) {
+    (id.origin, id.sequence, id.age)
+}
+
 impl PartialEq for Ledger {
     /// Whether both remember the same; what was taken by [`Ledger::take_changes`] does not matter.
     fn eq(&self, other: &Self) -> bool {
@@ -371,6 +410,7 @@ impl PartialEq for Ledger {
             && self.records == other.records
             && self.horizons == other.horizons
             && self.by_origin == other.by_origin
+            && self.bundles == other.bundles
             && self.unfinished == other.unfinished
     }
 }

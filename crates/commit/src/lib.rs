@@ -12,6 +12,7 @@
 //! | `ledger.rs` | the replicated part: what all replicas of a log agree on by applying entries |
 //! | `machine.rs`, `reign.rs` | the machine, and the volatile part of whoever leads the log |
 //! | `coordinator.rs`, `participant.rs` | the two roles |
+//! | `bundle.rs` | requests that go together as one transaction |
 //! | `applied.rs`, `retry.rs` | what an entry sets going; timers, a new primary, forgetting |
 //! | `locks.rs` | locks for parents that have keys |
 //!
@@ -22,6 +23,8 @@
 //! - *revert*: a yes taken back before the decision, so that an older transaction gets the locks first; the *epoch* of a
 //!   transaction at a log counts them.
 //! - *view*: names the reign of one primary of a log; `cv` is the coordinator's, `pv` the participant's.
+//! - *bundle*: one transaction made of several requests of one coordinator, its *members*; only their coordinator and
+//!   their origins know them by name.
 //! - *tombstone*: an abort in the log of a transaction whose request never came.
 //! - *horizon* of an origin: it never asks again for anything numbered below it.
 #![no_std]
@@ -29,8 +32,10 @@
 extern crate alloc;
 
 mod applied;
+mod bundle;
 mod config;
 mod coordinator;
+mod explain;
 mod id;
 mod invariant;
 mod ledger;
@@ -51,4 +56,4 @@ pub use ledger::{Ledger, Row};
 pub use machine::{Attempt, Commit, Effect, NotTaken, Resources, Turn, Verdict};
 pub use message::{Message, Word};
 pub use mutant::Mutant;
-pub use record::{Cause, Entry, Outcome, Record, Refusal, State, Transaction, Vote};
+pub use record::{Cause, Entry, Member, Outcome, Record, Refusal, State, Transaction, Vote, Wait};

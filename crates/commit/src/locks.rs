@@ -246,6 +246,26 @@ impl<K: Ord + Clone> LockTable<K> {
         old.map(|(id, _)| *id).collect()
     }
 
+    /// For explanations: a key that `id`, which waits, cannot have, and who has it or is before it; the oldest of these.
+    pub fn hindrance(&self, id: TransactionId) -> Option<(&K, TransactionId)> {
+        let wants = &self.claims.get(&id).filter(|claim| !claim.holds)?.wants;
+        let locks = || {
+            wants.iter().filter_map(|want| {
+                self.locks.get_key_value(&want.key).map(|(key, lock)| (key, lock, want.mode))
+            })
+        };
+        let held = locks().filter(|(_, lock, mode)| lock.conflicts(id, *mode));
+        let held = held.filter_map(|(key, lock, _)| {
+            let others = lock.holders.iter().filter(|holder| **holder != id);
+            others.min().map(|owner| (key, *owner))
+        });
+        let behind = locks().filter_map(|(key, lock, mode)| {
+            let mut older = lock.queue.range(..id).filter(|(_, waiter)| !mode.goes_with(waiter.mode));
+            older.next().map(|(owner, _)| (key, *owner))
+        });
+        held.chain(behind).next()
+    }
+
     /// Whether `id` holds its locks.
     pub fn holds(&self, id: TransactionId) -> bool {
         self.claims.get(&id).is_some_and(|claim| claim.holds)

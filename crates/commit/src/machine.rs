@@ -10,7 +10,8 @@ use serde::{Deserialize, Serialize};
 use crate::ledger::{Ledger, Row};
 use crate::reign::{Live, Reign};
 use crate::{
-    Cause, Config, Entry, LogId, Message, Mutant, Outcome, Refusal, Transaction, TransactionId, View, Word,
+    Cause, Config, Entry, LogId, Message, Mutant, Outcome, Refusal, Transaction, TransactionId, View, Wait,
+    Word,
 };
 
 /// What came of trying to take what a transaction needs at this log.
@@ -66,11 +67,25 @@ pub trait Resources {
     /// those that can never succeed since what was just carried out.
     fn release(&mut self, id: TransactionId) -> Vec<TransactionId>;
 
+    /// For explanations: which resource `transaction`, which waits, cannot have, and who has it or is before it.
+    fn in_the_way(&self, _transaction: &Transaction) -> Option<(Bytes, TransactionId)> {
+        None
+    }
+
     /// Decides, for a coordinator, once everybody has voted yes. `exports` holds what each log exported.
     fn decide(&mut self, transaction: &Transaction, exports: &BTreeMap<LogId, Bytes>) -> Verdict;
 
+    /// What of a decision concerns log `to`, another than this.
+    fn share(&mut self, decision: &Bytes, to: LogId) -> Bytes;
+
     /// Does what `transaction` does here: replicated, and the same on every replica.
     fn carry_out(&mut self, transaction: &Transaction, decision: &Bytes);
+
+    /// The part of a bundle at one log: what each of these does, which are numbered members, one after the other.
+    fn bundle(&mut self, parts: &[(usize, Bytes)]) -> Bytes;
+
+    /// What the decision on a bundle says to each of its `count` members alone.
+    fn excerpts(&mut self, decision: &Bytes, count: usize) -> Vec<Bytes>;
 }
 
 /// Why a request was not taken.
@@ -112,6 +127,13 @@ pub enum Effect {
         id: TransactionId,
         /// Why.
         why: NotTaken,
+    },
+    /// Tell the origin what its transaction waits or has waited for. Harmless if forgotten.
+    Waits {
+        /// Which transaction.
+        id: TransactionId,
+        /// What for.
+        wait: Wait,
     },
     /// Call [`Commit::tick`] so long from now, and not at the time asked for before.
     Arm(Duration),
@@ -206,7 +228,7 @@ impl Commit {
 
     /// Whether a request makes sense.
     pub(crate) fn judge(&self, transaction: &Transaction) -> Result<(), NotTaken> {
-        let Transaction { id, coordinator, logs, part, others, settled_before } = transaction;
+        let Transaction { id, coordinator, logs, part, others, settled_before, .. } = transaction;
         let others_bytes: usize = others.iter().map(|(_, part)| part.len()).sum();
         let others_fit = others.iter().all(|(log, _)| *log != self.me && logs.contains(log));
         let fits = logs.is_sorted_by(|one, next| one < next)
@@ -232,6 +254,11 @@ impl Commit {
         if self.reign.is_none() {
             return Err(NotTaken::NotLeading);
         }
+        if self.is_member(id) {
+            turn.marks.hit("commit.request.again");
+            self.tell_member(turn, id);
+            return Ok(());
+        }
         if let Some(record) = self.ledger.get(id) {
             turn.marks.hit("commit.request.again");
             if let (Some(outcome), true) = (record.outcome(), record.transaction.coordinator == self.me) {
@@ -251,6 +278,17 @@ impl Commit {
             turn.marks.hit("commit.request.busy");
             return Err(NotTaken::Busy);
         }
+        if self.may_share(&transaction) {
+            self.wait_for_others(transaction);
+        } else {
+            self.begin(turn, transaction, cv);
+        }
+        Ok(())
+    }
+
+    /// Begins what is asked for.
+    pub(crate) fn begin<R: Resources>(&mut self, turn: &mut Turn<'_, R>, transaction: Transaction, cv: View) {
+        let id = transaction.id;
         let hands_on = transaction.coordinator == self.me;
         let others: Vec<LogId> = transaction.others.iter().map(|(log, _)| *log).collect();
         let due = turn.now + self.config.retry;
@@ -264,7 +302,6 @@ impl Commit {
             }
         }
         self.try_local(turn, id);
-        Ok(())
     }
 
     pub(crate) fn is_live(&self, id: TransactionId) -> bool {
@@ -274,7 +311,7 @@ impl Commit {
     /// Whether a new transaction fits.
     fn has_room(&self, id: TransactionId) -> bool {
         let Some(reign) = &self.reign else { return false };
-        let unlogged = reign.unlogged;
+        let unlogged = reign.unlogged + reign.bundles.waiting();
         let origins = self.ledger.origins();
         self.ledger.unfinished() + unlogged < self.config.live_max
             && self.ledger.count() + unlogged < self.config.records_max - self.config.records_max / 8
@@ -331,6 +368,7 @@ impl Commit {
             Word::QueryLocal { cv, min_epoch, transaction } => {
                 self.on_query_local(turn, from, id, cv, min_epoch, transaction);
             }
+            Word::Waits(wait) => self.on_waits(turn, from, id, wait),
         }
         self.finish(turn);
     }
@@ -357,6 +395,7 @@ impl Commit {
         while let Some(id) = self.reign.as_mut().and_then(|reign| reign.woken.pop_first()) {
             self.try_local(turn, id);
         }
+        self.bundle(turn);
         self.arm(turn);
     }
 
@@ -392,7 +431,12 @@ impl Commit {
     ) -> Refusal {
         let live = self.reign.as_ref().and_then(|reign| reign.live.get(&id));
         let waited = live.map_or(Duration::ZERO, |live| now.since(live.since));
-        let by = by.or_else(|| live.filter(|_| cause == Cause::GaveUp)?.behind);
+        let stalled = live.filter(|_| cause == Cause::GaveUp);
+        let by = by.or_else(|| stalled?.behind);
+        let (resource, by) = match stalled.and_then(|live| live.in_the_way.clone()) {
+            Some((resource, owner)) => (resource, Some(owner)),
+            None => (resource, by),
+        };
         let waited_ms = u64::try_from(waited.as_millis()).unwrap_or(u64::MAX);
         Refusal { log: self.me, cause, resource, by, waited_ms }
     }

@@ -4,7 +4,7 @@
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
-use crate::{LogId, Outcome, Transaction, TransactionId, View, Vote};
+use crate::{LogId, Outcome, Transaction, TransactionId, View, Vote, Wait};
 
 /// A message between logs.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -68,4 +68,7 @@ pub enum Word {
         /// All logs that take part, as far as the participant knows.
         logs: Vec<LogId>,
     },
+    /// A participant tells the coordinator what it waits or has waited for, so that the origin learns it. Nothing depends
+    /// on it.
+    Waits(Wait),
 }

@@ -46,11 +46,15 @@ pub enum Mutant {
     WakeOne,
     /// A new primary forgets the locks of what is prepared.
     LocksForgotten,
+    /// What belonged to a bundle is not remembered: a member that is asked for again begins again.
+    MembersForgotten,
+    /// A bundle bears the name of its first member, which may have another content in another reign.
+    BundleNamedByMember,
 }
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Mutant; 21] = [
+    pub const ALL: [Mutant; 23] = [
         Mutant::TellBeforeLog,
         Mutant::RefusalCounts,
         Mutant::DuplicateVotesCount,
@@ -72,5 +76,7 @@ impl Mutant {
         Mutant::ReadersKept,
         Mutant::WakeOne,
         Mutant::LocksForgotten,
+        Mutant::MembersForgotten,
+        Mutant::BundleNamedByMember,
     ];
 }

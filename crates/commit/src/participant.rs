@@ -64,6 +64,7 @@ impl Commit {
     }
 
     fn vote_yes<R: Resources>(&mut self, turn: &mut Turn<'_, R>, id: TransactionId, export: Bytes) {
+        self.tell_wait(turn, id);
         let alone = self.transaction(id).filter(|transaction| transaction.is_alone()).cloned();
         if let Some(transaction) = alone {
             let exports = [(self.me, export)].into_iter().collect();
@@ -109,6 +110,7 @@ impl Commit {
         if let Some(live) = self.live_mut(id) {
             live.behind = oldest.or(live.behind);
         }
+        self.note_wait(turn, id);
         self.ask_back_younger(turn, id, owners);
     }
 
@@ -280,7 +282,7 @@ impl Commit {
         from: LogId,
         id: TransactionId,
         logs: Vec<LogId>,
-        outcome: Outcome,
+        mut outcome: Outcome,
     ) {
         let twice = self.config.breaks(Mutant::GlobalTwice);
         match self.ledger.get(id).map(|record| &record.state) {
@@ -288,6 +290,10 @@ impl Commit {
             None if !self.is_live(id) => {
                 if self.ledger.is_settled(id) {
                     // It had its outcome and was forgotten, or it never began here and cannot any more.
+                    return self.send(turn, from, id, Word::Acknowledge);
+                }
+                if outcome.is_commit() && self.ledger.has_lost {
+                    turn.marks.hit("commit.global.lost");
                     return self.send(turn, from, id, Word::Acknowledge);
                 }
                 if outcome.is_commit() {
@@ -306,7 +312,12 @@ impl Commit {
                 if !self.is_coordinated_by(id, from) {
                     return turn.marks.hit("commit.global.stranger");
                 }
-                if outcome.is_commit() && !prepared {
+                if outcome.is_commit() && !prepared && self.ledger.has_lost {
+                    // Its vote is lost, and with it what was to be done here.
+                    turn.marks.hit("commit.global.lost");
+                    outcome =
+                        Outcome::Aborted(self.refusal(turn.now, id, Cause::Unknown, Bytes::new(), None));
+                } else if outcome.is_commit() && !prepared {
                     return turn.marks.hit("commit.global.unprepared");
                 }
             }

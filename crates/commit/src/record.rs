@@ -22,6 +22,20 @@ pub struct Transaction {
     pub others: Vec<(LogId, Bytes)>,
     /// The origin knows the outcome of everything it numbered below this, and never asks for any of it again.
     pub settled_before: u64,
+    /// Whether its coordinator may make it a member of a bundle: no log refuses it for what others did, nothing that is
+    /// exported speaks against it, and the coordinator has all parts.
+    pub shares: bool,
+    /// For the coordinator of a bundle: the requests that it consists of, in the order in which they happen.
+    pub members: Vec<Member>,
+}
+
+/// A request that happens as part of a bundle.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Member {
+    /// Its name.
+    pub id: TransactionId,
+    /// As in [`Transaction::settled_before`].
+    pub settled_before: u64,
 }
 
 impl Transaction {
@@ -30,13 +44,23 @@ impl Transaction {
         logs.extend([coordinator, me]);
         logs.sort_unstable();
         logs.dedup();
-        Transaction { id, coordinator, logs, part: Bytes::new(), others: Vec::new(), settled_before: 0 }
+        Transaction {
+            id,
+            coordinator,
+            logs,
+            part: Bytes::new(),
+            others: Vec::new(),
+            settled_before: 0,
+            shares: false,
+            members: Vec::new(),
+        }
     }
 
     /// The part of `log`, if the coordinator is to hand it on: the transaction as that log is to know it.
     pub(crate) fn for_log(&self, log: LogId) -> Option<Transaction> {
         let (_, part) = self.others.iter().find(|(other, _)| *other == log)?;
-        Some(Transaction { part: part.clone(), others: Vec::new(), logs: self.logs.clone(), ..*self })
+        let (part, logs) = (part.clone(), self.logs.clone());
+        Some(Transaction { part, logs, others: Vec::new(), members: Vec::new(), ..*self })
     }
 
     /// Whether no second phase is needed.
@@ -60,6 +84,19 @@ pub struct Refusal {
     pub waited_ms: u64,
 }
 
+/// What a transaction waits for, or has waited for, at one log: told to its origin, and in no log.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Wait {
+    /// The log.
+    pub log: LogId,
+    /// The resource, as its parent puts it.
+    pub resource: Bytes,
+    /// Who has it, or is before this one.
+    pub by: TransactionId,
+    /// How long it has been since the log got the transaction.
+    pub waited_ms: u64,
+}
+
 /// Kinds of reasons.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 pub enum Cause {
@@ -79,6 +116,8 @@ pub enum Cause {
     GaveUp,
     /// All could have done it; what they exported together speaks against it.
     Votes,
+    /// As a member of a bundle it is too long; alone it may not be.
+    Crowded,
 }
 
 /// How a transaction ended. The same at all logs.

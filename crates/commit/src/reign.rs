@@ -1,8 +1,10 @@
 //! The volatile part: what only the primary of a log knows, and its successor finds out anew.
 
 use alloc::collections::{BTreeMap, BTreeSet};
+use bytes::Bytes;
 use quorate_kernel::Time;
 
+use crate::bundle::Bundles;
 use crate::record::{Transaction, Vote};
 use crate::{LogId, TransactionId, View};
 
@@ -32,6 +34,8 @@ pub(crate) struct Live {
     pub(crate) wanted: bool,
     /// Whom it waits for, for explanations.
     pub(crate) behind: Option<TransactionId>,
+    /// What it waited for last, and who was in its way there, for explanations.
+    pub(crate) in_the_way: Option<(Bytes, TransactionId)>,
     pub(crate) since: Time,
     pub(crate) due: Time,
     pub(crate) retries: u32,
@@ -57,6 +61,7 @@ impl Live {
             pending: false,
             wanted: false,
             behind: None,
+            in_the_way: None,
             since: now,
             due: now,
             retries: 0,
@@ -90,6 +95,8 @@ pub(crate) struct Reign {
     pub(crate) armed: Option<Time>,
     /// Transactions whose locks may be free, or which are overtaken: to be tried again.
     pub(crate) woken: BTreeSet<TransactionId>,
+    /// Requests that go together.
+    pub(crate) bundles: Bundles,
 }
 
 impl Reign {
@@ -105,6 +112,7 @@ impl Reign {
             settling: BTreeMap::new(),
             armed: None,
             woken: BTreeSet::new(),
+            bundles: Bundles::default(),
         }
     }
 

@@ -84,6 +84,9 @@ impl Commit {
             self.ask_missing(turn, id, &logs);
         }
         self.try_local(turn, id);
+        if self.is_waiting(id) {
+            self.tell_wait(turn, id);
+        }
     }
 
     /// Aborts a transaction that waits for too long. Before a decision, a coordinator may always do so.
@@ -126,7 +129,7 @@ impl Commit {
         if reign.forget_at.is_none_or(|at| at > turn.now) {
             return;
         }
-        let settled = reign.acknowledged.iter().filter(|id| unsettled || self.ledger.is_settled(**id));
+        let settled = reign.acknowledged.iter().filter(|id| unsettled || self.ledger.is_settled_by_all(**id));
         let ids = settled.filter(|id| self.ledger.get(**id).is_some() && !reign.forgetting.contains(*id));
         let ids: Vec<TransactionId> = ids.copied().take(self.config.forget_max).collect();
         let more = !reign.acknowledged.is_empty();
@@ -142,7 +145,8 @@ impl Commit {
     pub(crate) fn arm<R>(&mut self, turn: &mut Turn<'_, R>) {
         let Some(reign) = &mut self.reign else { return };
         let due = reign.due.first().map(|(at, _)| *at);
-        let next: Option<Time> = due.into_iter().chain(reign.forget_at).min();
+        let bundle_at = reign.bundles.due(turn.now, self.config.bundle_wait);
+        let next: Option<Time> = due.into_iter().chain(reign.forget_at).chain(bundle_at).min();
         if let Some(next) = next.filter(|next| reign.armed.is_none_or(|armed| armed > *next)) {
             reign.armed = Some(next);
             turn.out.push(Effect::Arm(next.since(turn.now)));

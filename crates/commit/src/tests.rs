@@ -46,12 +46,30 @@ impl Resources for Key {
         self.locks.release(id)
     }
 
+    fn in_the_way(&self, transaction: &Transaction) -> Option<(Bytes, TransactionId)> {
+        self.locks
+            .hindrance(transaction.id)
+            .map(|(key, owner)| (Bytes::from(alloc::format!("{key:?}")), owner))
+    }
+
     fn decide(&mut self, _: &Transaction, exports: &BTreeMap<LogId, Bytes>) -> Verdict {
         Verdict::Commit(exports.values().flatten().copied().collect::<Vec<u8>>().into())
     }
 
     fn carry_out(&mut self, transaction: &Transaction, _: &Bytes) {
         self.carried_out.push(transaction.id);
+    }
+
+    fn share(&mut self, decision: &Bytes, _: LogId) -> Bytes {
+        decision.clone()
+    }
+
+    fn bundle(&mut self, parts: &[(usize, Bytes)]) -> Bytes {
+        parts.iter().flat_map(|(_, part)| part.iter().copied()).collect()
+    }
+
+    fn excerpts(&mut self, decision: &Bytes, count: usize) -> Vec<Bytes> {
+        (0..count).map(|member| decision.slice(member..=member)).collect()
     }
 }
 
@@ -106,7 +124,8 @@ impl Desk {
 
 fn alone(sequence: u64) -> Transaction {
     let (id, logs, part) = (id(sequence), vec![ME], Bytes::from_static(b"x"));
-    Transaction { id, coordinator: ME, logs, part, others: vec![], settled_before: 0 }
+    let (others, members) = (vec![], vec![]);
+    Transaction { id, coordinator: ME, logs, part, others, settled_before: 0, shares: false, members }
 }
 
 fn shared(sequence: u64) -> Transaction {
@@ -235,6 +254,52 @@ fn what_waits_too_long_is_explained() {
     assert_eq!((two.log, two.cause, two.by), (ME, Cause::GaveUp, Some(id(1))));
 }
 
+/// What origins are told of a transaction that waits.
+fn waits_told(effects: &[Effect]) -> Vec<(TransactionId, Wait)> {
+    let told = |effect: &Effect| match effect {
+        Effect::Waits { id, wait } => Some((*id, wait.clone())),
+        _ => None,
+    };
+    effects.iter().filter_map(told).collect()
+}
+
+#[test]
+fn origins_are_told_what_takes_long_while_it_lasts_and_when_it_is_over() {
+    let mut desk = Desk::new(Config::tiny());
+    let effects = desk.request(shared(1));
+    desk.choose(effects);
+    let effects = desk.request(shared(2));
+    assert_eq!(waits_told(&effects), [], "it has only just come");
+    desk.now = desk.now + Duration::from_millis(200);
+    let [(told, wait)] = &waits_told(&desk.call(|commit, turn| commit.tick(turn)))[..] else {
+        panic!("one waits")
+    };
+    assert_eq!((*told, wait.log, wait.by, wait.waited_ms), (id(2), ME, id(1), 200));
+    assert!(!wait.resource.is_empty());
+    // The first is voted for elsewhere, ends, and the other gets its locks.
+    let vote = Word::Vote { cv: desk.commit.view().unwrap(), epoch: 0, vote: Vote::Yes(Bytes::new()) };
+    desk.now = desk.now + Duration::from_millis(100);
+    let effects = desk.hear(id(1), vote);
+    let all = desk.choose(effects);
+    let told: Vec<_> = waits_told(&all).into_iter().map(|(id, wait)| (id, wait.by, wait.waited_ms)).collect();
+    assert_eq!(told, [(id(2), id(1), 300)]);
+}
+
+#[test]
+fn what_a_participant_waits_for_is_handed_on_to_the_origin() {
+    let mut desk = Desk::new(Config::tiny());
+    let effects = desk.request(shared(1));
+    desk.choose(effects);
+    let wait = Wait { log: OTHER, resource: Bytes::from_static(b"k"), by: id(9), waited_ms: 7 };
+    assert_eq!(waits_told(&desk.hear(id(1), Word::Waits(wait.clone()))), [(id(1), wait.clone())]);
+    assert_eq!(
+        waits_told(&desk.hear(id(1), Word::Waits(Wait { log: ME, ..wait.clone() }))),
+        [],
+        "not its own"
+    );
+    assert_eq!(waits_told(&desk.hear(id(5), Word::Waits(wait))), [], "nobody asked for it here");
+}
+
 #[test]
 fn what_is_too_long_is_refused_before_it_is_logged() {
     let mut desk = Desk::new(Config { payload_bytes_max: 3, ..Config::tiny() });
@@ -325,4 +390,7 @@ fn golden_bytes() {
     let word = Word::RevertGrant { epoch: 4, cv: View { epoch: 1, number: 2, node: 3 }, pv: View::default() };
     let message = Message { from: OTHER, id: id(2), word };
     assert_eq!(wire::encode(&message), [2, 2, 7, 2, 4, 4, 1, 2, 3, 0, 0, 0]);
+    let wait = Wait { log: OTHER, resource: Bytes::from_static(b"k"), by: id(3), waited_ms: 300 };
+    let message = Message { from: OTHER, id: id(2), word: Word::Waits(wait) };
+    assert_eq!(wire::encode(&message), [2, 2, 7, 2, 7, 2, 1, b'k', 3, 7, 3, 0xac, 2]);
 }

@@ -11,8 +11,9 @@ use std::sync::{Arc, Mutex, PoisonError};
 use std::thread;
 use std::time::{Duration, Instant};
 
+use quorate_api::Bucket;
 use quorate_kernel::NodeId;
-use quorate_node::{AdminOutcome, AdminRequest, Member, Status};
+use quorate_node::{AdminOutcome, AdminRequest, BucketStatus, Member, Status};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use tiny_http::{Header, Method, Request, Response, Server};
 
@@ -125,6 +126,16 @@ pub struct LeadershipBody {
     pub to: Option<NodeId>,
 }
 
+/// Body of `POST /recover`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct RecoverBody {
+    /// The bucket, most of whose copies are lost.
+    pub bucket: u16,
+    /// That what only those had who are gone is given up.
+    pub accept_data_loss: bool,
+}
+
 /// Body of `POST /log-level`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -166,7 +177,7 @@ fn error(code: u16, reason: impl Into<String>) -> Reply {
 }
 
 /// The paths and the method each takes.
-const PATHS: [(&str, Method); 8] = [
+const PATHS: [(&str, Method); 9] = [
     ("/", Method::Get),
     ("/metrics", Method::Get),
     ("/health/live", Method::Get),
@@ -174,6 +185,7 @@ const PATHS: [(&str, Method); 8] = [
     ("/status", Method::Get),
     ("/members", Method::Post),
     ("/leadership", Method::Post),
+    ("/recover", Method::Post),
     ("/log-level", Method::Post),
 ];
 
@@ -206,6 +218,12 @@ impl Desk {
             }),
             "/leadership" => self.posted(request, |desk, body: LeadershipBody| {
                 desk.ask(AdminRequest::TransferLeadership { to: body.to })
+            }),
+            "/recover" => self.posted(request, |desk, body: RecoverBody| {
+                if !body.accept_data_loss {
+                    return error(400, "say with `accept_data_loss` that what is lost is given up");
+                }
+                desk.ask(AdminRequest::Recover { bucket: Bucket(body.bucket) })
             }),
             _ => self.posted(request, Desk::set_log_filter),
         }
@@ -296,8 +314,16 @@ impl Desk {
 }
 
 fn ready(picture: &Snapshot) -> Reply {
+    let halted: Vec<String> = picture.node.buckets.iter().filter_map(BucketStatus::alarm).collect();
     if picture.node.ready && !picture.host.stopping {
-        return json(200, &serde_json::json!({ "ready": true }));
+        return match halted.is_empty() {
+            true => json(200, &serde_json::json!({ "ready": true })),
+            // The other buckets are served.
+            false => json(200, &serde_json::json!({ "ready": true, "halted": halted })),
+        };
+    }
+    if !halted.is_empty() {
+        return json(503, &serde_json::json!({ "error": halted.join("; "), "halted": halted }));
     }
     let what = if picture.host.stopping { "stopping" } else { picture.node.role.as_str() };
     error(503, format!("the node does not serve strict requests now: it is {what}"))

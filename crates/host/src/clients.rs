@@ -10,7 +10,7 @@ use std::time::Duration;
 
 use mio::event::Event;
 use mio::net::TcpListener;
-use quorate_api::{Outcome, Refusal};
+use quorate_api::{Outcome, Reason, Refusal};
 use quorate_kernel::Time;
 use quorate_node::{ClientRequest, ConnectionId, Ticket};
 use quorate_resp::{Act, Step, View};
@@ -216,6 +216,7 @@ impl Clients {
                     let acts = client.answered(ticket, answer);
                     self.act(client, acts, now);
                 }
+                Step::Behind(then) => client.behind(ticket, then, &self.outlook(now, wall_us)),
                 Step::Submit { request, consistency, identity, then } => {
                     let connection = client.id;
                     let request = ClientRequest { connection, ticket, request, consistency, identity };
@@ -311,6 +312,13 @@ impl Clients {
     pub(crate) fn refuse_excess(&mut self, now: Time, wall_us: u64) {
         for (connection, ticket) in std::mem::take(&mut self.refused) {
             self.complete(connection, ticket, Outcome::Refused(Refusal::Busy), now, wall_us);
+        }
+    }
+
+    /// Takes a reason of a request under way.
+    pub(crate) fn note(&mut self, connection: ConnectionId, ticket: Ticket, reason: Reason) {
+        if let Some(Some(client)) = self.table.get_mut(&connection.0) {
+            client.note(ticket, reason);
         }
     }
 

@@ -32,7 +32,9 @@ mod sync;
 mod timers;
 mod token;
 
-pub use admin::{LeadershipBody, LogBody, MembersBody, OutcomeReport, SetLogFilter, StatusReport};
+pub use admin::{
+    LeadershipBody, LogBody, MembersBody, OutcomeReport, RecoverBody, SetLogFilter, StatusReport,
+};
 pub use config::{Config, ConfigError};
 pub use control::{Addresses, Handle};
 pub use driver::{Joined, Room};

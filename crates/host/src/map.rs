@@ -129,6 +129,7 @@ mod tests {
             log_chosen: 0,
             log_applied: 0,
             keys: 0,
+            halt: None,
         };
         Map {
             epoch: 1,

@@ -143,13 +143,16 @@ impl Picture {
     /// Every bucket with its number as the label.
     fn buckets(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
         type Value = fn(&BucketStatus) -> u64;
-        let all: [(&str, &str, Value); 8] = [
+        let all: [(&str, &str, Value); 9] = [
             ("bucket_slots", "Slots of the bucket", |it| u64::from(it.slot_last - it.slot_first) + 1),
             ("bucket_leader", "Whom this node believes to lead it; 0: nobody", |it| {
                 it.believed_leader.map_or(0, |leader| leader.0)
             }),
             ("bucket_members", "Nodes that hold copies", |it| it.members.len() as u64),
             ("bucket_quorum", "1 while it is led and a majority can be reached", |it| u64::from(it.quorum)),
+            ("bucket_halted", "1 while it is halted because most of its copies are lost", |it| {
+                u64::from(it.halt.is_some())
+            }),
             ("bucket_log_last", "Newest log entry here", |it| it.log_last),
             ("bucket_log_chosen", "Newest chosen log entry known here", |it| it.log_chosen),
             ("bucket_log_applied", "Newest log entry applied here", |it| it.log_applied),

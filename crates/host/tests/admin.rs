@@ -88,6 +88,12 @@ fn operators_requests_reach_the_node() {
     assert_eq!((code, done.outcome.as_str()), (200, "done"));
     let (code, refused) = outcome(post(&node, "/members", r#"{"remove":[3]}"#));
     assert_eq!((code, refused.reason.as_deref()), (409, Some("toys do not change")));
+    let (code, done) = outcome(post(&node, "/recover", r#"{"bucket":0,"accept_data_loss":true}"#));
+    assert_eq!((code, done.outcome.as_str()), (200, "done"));
+    let (code, refused) = outcome(post(&node, "/recover", r#"{"bucket":1,"accept_data_loss":true}"#));
+    assert_eq!((code, refused.reason.as_deref()), (409, Some("that one is not halted")));
+    assert_eq!(post(&node, "/recover", r#"{"bucket":0}"#).0, 400, "it must be said");
+    assert_eq!(post(&node, "/recover", r#"{"bucket":0,"accept_data_loss":false}"#).0, 400);
 }
 
 #[test]

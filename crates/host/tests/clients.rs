@@ -28,6 +28,26 @@ fn answers_keep_the_order_of_commands() {
     node.stop().expect("an orderly end");
 }
 
+/// QUORATE EXPLAIN is about what came before it on the connection, also if that has not ended.
+#[test]
+fn an_explanation_waits_for_what_it_explains() {
+    let node = start(wish()).expect("started");
+    let mut client = node.client();
+    client.send(command(&["WATCH", "k"]));
+    client.expect("+OK\r\n");
+    let mut sent = Vec::new();
+    for words in [&["MULTI"][..], &["SET", "k", "v"], &["EXEC"], &["QUORATE", "EXPLAIN"], &["QUIT"]] {
+        sent.extend(command(words));
+    }
+    client.send(&sent);
+    let told = client.rest().replace("\r\n", " ");
+    let before = "+OK +QUEUED *-1 *14 $7 request $4 exec $7 outcome $3 nil $7 message $-1 $7 took-ms :";
+    assert!(told.starts_with(before), "{told}");
+    let reason = "$7 reasons *1 *18 $5 cause $7 changed $6 bucket :0 $3 key $1 k $15 watched-version :1 $13 found-version :2";
+    assert!(told.contains(reason) && told.ends_with("waited-ms :0 +OK "), "{told}");
+    node.stop().expect("an orderly end");
+}
+
 #[test]
 fn commands_arrive_in_pieces() {
     let node = start(wish()).expect("started");

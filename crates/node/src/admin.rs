@@ -51,6 +51,9 @@ impl Node {
     }
 
     pub(crate) fn admin(&mut self, cx: &mut Cx<'_>, ticket: Ticket, request: AdminRequest, out: &mut Out) {
+        if let AdminRequest::Recover { bucket } = request {
+            return self.recover(cx, ticket, bucket, out);
+        }
         let Some(leader) = self.believed_leader(Bucket(0)) else {
             return Node::admin_refused(
                 ticket,
@@ -97,6 +100,11 @@ impl Node {
                 self.changes.insert(ticket, asker);
                 let add = add.iter().map(to_log_member).collect();
                 self.change(cx, Bucket(0), (ticket, add, remove), out);
+            }
+            // Whoever is asked by an operator sees to it.
+            AdminRequest::Recover { .. } => {
+                let why = "a recovery is asked for at any node, which hands it to nobody";
+                self.admin_ended(asker, AdminOutcome::Refused(why.into()), out);
             }
             AdminRequest::TransferLeadership { to } => {
                 let known = to.is_none_or(|to| self.log().epoch().has(to));

@@ -126,8 +126,8 @@ impl Node {
         }
     }
 
-    /// Takes back who asked for the read that this node's copy of the bucket has named `ticket`.
-    fn asker(&mut self, bucket: Bucket, ticket: u64) -> Option<(NodeId, u64)> {
+    /// Takes back who asked for the read, or the entry, that this node's copy of the bucket has named `ticket`.
+    pub(crate) fn asker(&mut self, bucket: Bucket, ticket: u64) -> Option<(NodeId, u64)> {
         self.replicas.get_mut(&bucket)?.asked_by.remove(&ticket)
     }
 

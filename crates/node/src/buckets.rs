@@ -8,7 +8,7 @@ use core::num::NonZeroU16;
 use core::time::Duration;
 use quorate_api::{Bucket, Refusal};
 use quorate_kernel::{Cx, Event, NodeId};
-use quorate_replog::Member;
+use quorate_replog::{self as replog, Member};
 use quorate_shard::{self as shard, Mutant};
 
 use crate::admin::Asker;
@@ -89,7 +89,7 @@ impl Node {
             if replica.needs.is_some() && persisted - replica.tidied_at > most {
                 replica.tidied_at = persisted;
                 cx.marks.hit("node.bucket.checkpoint");
-                self.step_shard(cx, bucket, Event::Input(shard::Input::Checkpoint), out);
+                self.step_shard(cx, bucket, Event::Input(shard::Input::Log(replog::Input::Checkpoint)), out);
             }
         }
     }

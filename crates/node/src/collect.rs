@@ -36,6 +36,8 @@ struct Found {
 struct Collect {
     address: Address,
     plan: Plan,
+    /// Whose copies may answer.
+    consistency: Consistency,
     bytes: usize,
     age: u64,
     taken_at: Time,
@@ -53,6 +55,14 @@ struct Collect {
 pub(crate) struct Collects {
     open: BTreeMap<u64, Collect>,
     newest: u64,
+}
+
+impl Collects {
+    /// The client for whom this address, perhaps one of this node's own questions, asks.
+    pub(crate) fn client(&self, (connection, ticket): Address) -> Address {
+        let own = self.open.get(&(connection.0 & !OWN)).filter(|_| connection.0 >= OWN);
+        own.map_or((connection, ticket), |collect| collect.address)
+    }
 }
 
 /// What is to be done about a request.
@@ -79,7 +89,7 @@ impl Node {
         &mut self,
         cx: &mut Cx<'_>,
         address: Address,
-        plan: Plan,
+        (plan, asked): (Plan, Consistency),
         (bytes, age, taken_at): (usize, u64, Time),
         out: &mut Out,
     ) {
@@ -87,6 +97,8 @@ impl Node {
             rounds_max: if plan.is_about_all() { ROUNDS_ABOUT_ALL_MAX } else { ROUNDS_MAX },
             address,
             plan,
+            // One instant is what copies that may be older cannot tell.
+            consistency: if asked == Consistency::Near { asked } else { Consistency::Strict },
             bytes,
             age,
             taken_at,
@@ -107,7 +119,7 @@ impl Node {
         collect.round += 1;
         collect.changed = false;
         collect.asked = collect.plan.parts.keys().copied().collect();
-        let (round, taken_at) = (collect.round, collect.taken_at);
+        let (round, taken_at, consistency) = (collect.round, collect.taken_at, collect.consistency);
         let known =
             |bucket: &Bucket| collect.found.get(bucket).map(|found| found.stamps.clone()).unwrap_or_default();
         let questions: Vec<(Bucket, Request)> = collect
@@ -120,14 +132,8 @@ impl Node {
         let (connection, ticket) = (ConnectionId(OWN | number), Ticket(round));
         let buckets: Vec<Bucket> = questions.iter().map(|(bucket, _)| *bucket).collect();
         for (bucket, request) in questions {
-            let request = ClientRequest {
-                connection,
-                ticket,
-                request,
-                consistency: Consistency::Strict,
-                identity: None,
-            };
-            self.lane(bucket).reads.take(request, taken_at);
+            let request = ClientRequest { connection, ticket, request, consistency, identity: None };
+            self.take_read(bucket, request, taken_at);
         }
         for bucket in buckets {
             self.dispatch(cx, bucket, out);
@@ -238,6 +244,7 @@ mod tests {
         let mut collect = Collect {
             address: (ConnectionId(1), Ticket(1)),
             plan: plan(&request, NonZeroU16::MIN),
+            consistency: Consistency::Strict,
             bytes: 0,
             age: 0,
             taken_at: Time::default(),

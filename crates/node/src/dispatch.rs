@@ -4,6 +4,7 @@ use bytes::Bytes;
 use core::time::Duration;
 use quorate_api::{Bucket, SessionId};
 use quorate_kernel::{Cx, Event, NodeId};
+use quorate_replog as replog;
 use quorate_shard as shard;
 
 use crate::machine::{Node, Out, Timer};
@@ -31,6 +32,7 @@ impl Node {
         if self.lane(bucket).origin.needs_beginning() {
             self.begin_session_at(cx, bucket, leader, out);
         }
+        self.ask_for_index(cx, bucket, leader, out);
         let (config, lane) = self.config_and_lane(bucket);
         let batch = lane.origin.next_batch(&config.limits, cx.now);
         let reads = lane.reads.next(cx.now);
@@ -87,6 +89,29 @@ impl Node {
         } else {
             self.turn_away(bucket, from, out);
         }
+    }
+
+    /// Hands a message to a log. With a full disk nothing new is taken: the message becomes one that only says who
+    /// leads. It must not be answered as if the log ended too early, or the leader would send again at once, for ever.
+    pub(crate) fn receive_log(
+        &mut self,
+        cx: &mut Cx<'_>,
+        bucket: Bucket,
+        from: NodeId,
+        mut msg: replog::Message,
+        out: &mut Out,
+    ) {
+        if self.disk_full {
+            match &mut msg {
+                replog::Message::Append(append) if !append.entries.is_empty() => {
+                    append.entries.clear();
+                    (append.prev, append.prev_ballot) = (0, replog::Ballot::default());
+                }
+                replog::Message::Part(_) => return,
+                _ => {}
+            }
+        }
+        self.step_shard(cx, bucket, Event::Message { from, msg }, out);
     }
 
     /// Says that nothing was done, and remembers to say when it would be.

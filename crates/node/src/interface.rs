@@ -2,10 +2,11 @@
 
 use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
-use alloc::string::String;
+use alloc::format;
+use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::num::NonZeroU16;
-use quorate_api::{Bucket, Consistency, Identity, Outcome, Request};
+use quorate_api::{Bucket, Consistency, Identity, Outcome, Reason, Request};
 use quorate_kernel::NodeId;
 use serde::{Deserialize, Serialize};
 
@@ -58,6 +59,11 @@ pub enum AdminRequest {
         /// To whom.
         to: Option<NodeId>,
     },
+    /// Let a bucket that lost its majority go on with what is left of it; the rest is given up.
+    Recover {
+        /// Which.
+        bucket: Bucket,
+    },
 }
 
 /// How an operator's request ended.
@@ -102,6 +108,8 @@ pub enum Input {
 pub enum Output {
     /// Ends of requests, in any order across connections.
     Replies(Vec<(ConnectionId, Ticket, Outcome)>),
+    /// Why a request that has not ended did nothing, was tried anew, or waits. Harmless if forgotten.
+    Reason(ConnectionId, Ticket, Box<Reason>),
     /// Everybody this node wants connections to from now on, itself excluded. Others may be let go.
     Peers(Vec<Member>),
     /// The end of an operator's request.
@@ -137,6 +145,38 @@ pub struct BucketStatus {
     pub log_applied: u64,
     /// Number of keys in this node's copy.
     pub keys: u64,
+    /// Set if it lost its majority: it answers nothing until members come back or an operator recovers it.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub halt: Option<Halt>,
+}
+
+impl BucketStatus {
+    /// What an operator has to know of a bucket that lost its majority.
+    pub fn alarm(&self) -> Option<String> {
+        let Halt { survivors, gone } = self.halt.as_ref()?;
+        let list = |ids: &[NodeId]| match ids {
+            [] => "nobody".into(),
+            ids => ids.iter().map(ToString::to_string).collect::<Vec<String>>().join(", "),
+        };
+        let number = self.bucket.0;
+        Some(format!(
+            "bucket {number} (slots {} to {}) is halted, most of its copies are lost: on nodes {}; left: on nodes {}. It answers \
+             nothing until those nodes come back, or until an operator gives them up: quorate recover {number}",
+            self.slot_first,
+            self.slot_last,
+            list(gone),
+            list(survivors),
+        ))
+    }
+}
+
+/// What is left of a bucket that lost its majority.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Halt {
+    /// Those who hold it, or were about to, and are still there.
+    pub survivors: Vec<NodeId>,
+    /// Those who may hold what no survivor has.
+    pub gone: Vec<NodeId>,
 }
 
 /// Which nodes there are, and which of them lead and hold which slots, as a node believes.

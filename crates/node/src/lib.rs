@@ -24,11 +24,14 @@ mod lane;
 mod machine;
 mod message;
 mod named;
+mod near;
 mod origin;
 mod placing;
 mod plan;
 mod reads;
+mod reasons;
 mod record;
+mod recovery;
 mod replica;
 mod requests;
 mod roster;
@@ -41,7 +44,7 @@ mod transactions;
 pub use config::{BUCKETS_MAX, Limits, NodeConfig, Placing};
 pub use endpoints::Endpoints;
 pub use interface::{
-    AdminOutcome, AdminRequest, BucketStatus, ClientRequest, ConnectionId, Input, Map, Member, Output,
+    AdminOutcome, AdminRequest, BucketStatus, ClientRequest, ConnectionId, Halt, Input, Map, Member, Output,
     Status, Ticket,
 };
 pub use machine::{Node, Out, Timer};
@@ -50,3 +53,4 @@ pub use quorate_buckets::{COPIES_MAX, LABEL_BYTES_MAX, Placement};
 pub use quorate_membership::Config as MembershipConfig;
 pub use quorate_replog::Config as LogConfig;
 pub use record::Record;
+pub use recovery::Recovery;

@@ -16,6 +16,7 @@ use crate::gate::Gates;
 use crate::interface::{Input, Member, Output, Ticket};
 use crate::lane::Lane;
 use crate::message::Message;
+use crate::reasons::Lives;
 use crate::record::Record;
 use crate::replica::Replica;
 use crate::roster::Roster;
@@ -56,6 +57,7 @@ pub struct Node {
     pub(crate) gates: Gates,
     /// Who asks this node to coordinate transactions.
     pub(crate) askers: BTreeMap<TransactionId, NodeId>,
+    pub(crate) lives: Lives,
     /// What buckets that this node leads say to each other.
     pub(crate) own: VecDeque<(Bucket, Box<quorate_commit::Message>)>,
     tickets: u64,
@@ -99,6 +101,7 @@ impl Node {
             turned_away: TurnedAway::default(),
             gates: Gates::default(),
             askers: BTreeMap::new(),
+            lives: Lives::default(),
             own: VecDeque::new(),
             tickets: 0,
             discarded: Position::default(),
@@ -190,6 +193,7 @@ impl Node {
                 out.send_early(peer, Message::Contact(self.config.me.clone()));
                 for bucket in self.every_bucket() {
                     self.announce_to(bucket, peer, out);
+                    self.tell_era(bucket, peer, out);
                 }
                 self.step_all(cx, &shard::Input::PeerConnected(peer), out);
             }
@@ -262,50 +266,29 @@ impl Node {
                 self.on_read_answers(cx, bucket, (id, applied), replies, out);
             }
             Message::ReadRefused { id } => self.lane(bucket).reads.refused(id),
+            Message::ReadIndex { id } => self.on_read_index(cx, bucket, from, id, out),
+            Message::ReadIndexed { id, index } => self.on_read_indexed(cx, bucket, (id, index), out),
             Message::Full => self.lane(bucket).leader_full_until = cx.now + TICK * 10,
             Message::Contact(member) => self.on_contact(from, member, out),
             Message::Membership(msg) => self.step_membership(cx, Event::Message { from, msg: *msg }, out),
             Message::Acquaint(members) => self.on_acquaint(members, out),
             Message::Leads { ballot } => self.on_leads(cx, bucket, from, ballot, out),
-            Message::Charter(content) => {
-                self.on_charter(cx, &content);
-            }
+            Message::Charter(content) => drop(self.on_charter(cx, &content)),
             Message::CharterWanted { number } => self.on_charter_wanted(from, number, out),
             Message::Report { mark, members } => self.on_report(bucket, mark, members),
+            Message::Recovery(word) => self.on_recovery(cx, bucket, from, word, out),
             Message::Join(member) => self.on_join(cx, member, out),
             Message::Admin { id, request } => self.on_admin(cx, from, id, request, out),
             Message::AdminEnded { id, outcome } => self.on_admin_ended(from, id, outcome, out),
             Message::In(..) => cx.marks.hit("node.message.nested"),
             Message::Transact(transaction) => self.transact(cx, bucket, from, *transaction, out),
+            Message::Reason { asked, reason } => self.on_reason(bucket, asked, *reason, out),
             Message::Transacted { id, outcome } => self.on_transacted(cx, id, &outcome, out),
             Message::TransactionNotTaken { id, why } => self.on_transaction_not_taken(cx, id, why, out),
             Message::Told(message) => {
                 self.step_shard(cx, bucket, Event::Input(shard::Input::Told(message)), out);
             }
         }
-    }
-
-    /// Hands a message to a log. With a full disk nothing new is taken: the message becomes one that only says who
-    /// leads. It must not be answered as if the log ended too early, or the leader would send again at once, for ever.
-    fn receive_log(
-        &mut self,
-        cx: &mut Cx<'_>,
-        bucket: Bucket,
-        from: NodeId,
-        mut msg: replog::Message,
-        out: &mut Out,
-    ) {
-        if self.disk_full {
-            match &mut msg {
-                replog::Message::Append(append) if !append.entries.is_empty() => {
-                    append.entries.clear();
-                    (append.prev, append.prev_ballot) = (0, replog::Ballot::default());
-                }
-                replog::Message::Part(_) => return,
-                _ => {}
-            }
-        }
-        self.step_shard(cx, bucket, Event::Message { from, msg }, out);
     }
 
     /// Hands the same to all copies of buckets here.
@@ -399,6 +382,7 @@ impl Node {
             shard::Output::Read { ticket, applied, replies } => {
                 self.read_done(cx, bucket, (ticket, applied), replies, out);
             }
+            shard::Output::ReadIndex { ticket, index } => self.read_indexed(bucket, ticket, index, out),
             shard::Output::ReadRefused { ticket } => self.read_refused(bucket, ticket, out),
             shard::Output::Role => self.on_role(cx, bucket, out),
             shard::Output::Peers => self.tell_peers(out),
@@ -406,6 +390,9 @@ impl Node {
             shard::Output::Noted => self.on_noted(cx, bucket, out),
             shard::Output::Retired => cx.marks.hit("node.retired"),
             shard::Output::Tell { to, message } => self.tell(cx, to, message, out),
+            shard::Output::Reason { to, asked, reason } => {
+                self.tell_reason(bucket, (to, asked), reason, out);
+            }
             shard::Output::Transacted { id, outcome } => self.transacted(cx, id, outcome, out),
             shard::Output::TransactionNotTaken { id, why } => {
                 if let Some(asker) = self.askers.remove(&id) {

@@ -3,13 +3,15 @@
 use alloc::boxed::Box;
 use alloc::vec::Vec;
 use bytes::Bytes;
-use quorate_api::{Bucket, Reply, Request, SessionId};
+use quorate_api::{Bucket, Reason, Reply, Request, SessionId};
 use quorate_commit::{NotTaken, Outcome, Transaction, TransactionId};
 use quorate_kernel::NodeId;
 use quorate_replog as replog;
+use quorate_shard::Asked;
 use serde::{Deserialize, Serialize};
 
 use crate::interface::{AdminOutcome, AdminRequest, Member};
+use crate::recovery::Recovery;
 
 /// A message between two nodes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -139,6 +141,27 @@ pub enum Message {
         /// Its members.
         members: Vec<NodeId>,
     },
+    /// From an origin to the believed leader: as of which entry may the origin's own copy answer strict reads?
+    ReadIndex {
+        /// Names the question.
+        id: u64,
+    },
+    /// From the leader to the origin: as of this one, or a newer. Refused with [`Message::ReadRefused`].
+    ReadIndexed {
+        /// As in `ReadIndex`.
+        id: u64,
+        /// The entry.
+        index: replog::Index,
+    },
+    /// From a leader to an origin, ahead of the answer: why a request did nothing, or what it waits for.
+    Reason {
+        /// Which request; a read by the name that it was asked under.
+        asked: Asked,
+        /// Why.
+        reason: Box<Reason>,
+    },
+    /// About a bucket that lost its majority.
+    Recovery(Recovery),
 }
 
 impl Message {

@@ -74,6 +74,12 @@ impl Named {
         open.waiting.push((address, taken_at));
     }
 
+    /// Who waits for it.
+    pub(crate) fn addresses(&self, id: TransactionId) -> Vec<Address> {
+        let open = self.open.get(&id);
+        open.map_or_else(Vec::new, |open| open.waiting.iter().map(|(address, _)| *address).collect())
+    }
+
     /// What is to be sent now, and to whose leader. `retry`: so long after it was sent it is sent again.
     pub(crate) fn due(&mut self, retry: Duration, now: Time) -> Vec<(Bucket, Transaction)> {
         let mut due = Vec::new();
@@ -84,7 +90,8 @@ impl Named {
             }
             open.sent = (open.sent + 1).min(2);
             open.sent_at = Some(now);
-            due.extend(transaction(&open.plan, *id, open.settled_before));
+            // What a client names goes alone: should it be too long beside others, the name would be lost.
+            due.extend(transaction(&open.plan, *id, open.settled_before, false));
         }
         due
     }
@@ -92,7 +99,7 @@ impl Named {
     /// A leader that was asked is no more: what it did not answer is asked of another.
     pub(crate) fn ask_again(&mut self, bucket: Bucket) {
         for open in self.open.values_mut() {
-            if open.plan.parts.first_key_value().is_some_and(|(first, _)| *first == bucket) {
+            if open.plan.coordinator() == Some(bucket) {
                 open.sent_at = None;
             }
         }
@@ -116,7 +123,8 @@ impl Named {
                 | Cause::Unreached
                 | Cause::Unknown
                 | Cause::Busy
-                | Cause::GaveUp => Outcome::Refused(Refusal::Aborted),
+                | Cause::GaveUp
+                | Cause::Crowded => Outcome::Refused(Refusal::Aborted),
             },
         };
         self.close(id, &outcome)

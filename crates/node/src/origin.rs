@@ -236,6 +236,12 @@ impl Origin {
         true
     }
 
+    /// Who waits for the answer to the request of this number.
+    pub(crate) fn address(&self, session: SessionId, seq: u64) -> Option<Address> {
+        let place = seq.checked_sub(self.first_seq).filter(|_| session == self.session)?;
+        self.sent.get(usize::try_from(place).ok()?)?.address
+    }
+
     /// Requests from `first_seq` on were applied.
     pub(crate) fn answered(
         &mut self,

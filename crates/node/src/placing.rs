@@ -14,7 +14,7 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 use core::time::Duration;
 use quorate_api::Bucket;
-use quorate_buckets::{Cut, Placement, Why};
+use quorate_buckets::{Cut, Due, Placement, Why};
 use quorate_kernel::{Cx, Event, NodeId, wire};
 use quorate_membership::View;
 use quorate_replog::Member;
@@ -27,7 +27,7 @@ use crate::machine::{Node, Out};
 use crate::message::Message;
 
 /// The note that says which placement a bucket's log was brought in line with.
-const MARK: u8 = 0;
+pub(crate) const MARK: u8 = 0;
 /// The note that is the charter, in bucket 0.
 const CHARTER: u8 = 1;
 /// What was proposed or reported and has had no effect for so long is proposed or reported again.
@@ -35,7 +35,7 @@ const AGAIN: Duration = Duration::from_millis(250);
 /// How often a node asks whether there is a newer charter.
 const ASK_EVERY: Duration = Duration::from_secs(1);
 /// A log without a leader for so long is reported by all who have it: it may have lost its majority.
-const LEADERLESS: Duration = Duration::from_secs(2);
+pub(crate) const LEADERLESS: Duration = Duration::from_secs(2);
 
 /// Who should hold what.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -59,8 +59,13 @@ impl Charter {
         Some(Charter { view: 1, placement })
     }
 
+    /// Of two of a cluster the one with the greater key is newer.
+    fn key(&self) -> (u64, u64) {
+        (self.placement.number(), self.view)
+    }
+
     /// Takes over what a newer view changed.
-    fn follow(&mut self, view: &View) {
+    pub(crate) fn follow(&mut self, view: &View) {
         if view.id.seq <= self.view {
             return;
         }
@@ -134,13 +139,18 @@ impl Node {
             None => Charter::founded(&self.config),
         };
         let Some(current) = current else { return cx.marks.hit("node.charter.unreadable") };
-        let mut next = current.clone();
+        // Newer than the one in the log is known only if that log has lost some, and was recovered.
+        let known = roster.charter.as_ref().filter(|known| known.key() > current.key());
+        let mut next = known.unwrap_or(&current).clone();
         if let Some(view) = roster.view() {
             let view = view.clone();
             next.follow(&view);
         }
         for (bucket, (mark, members)) in core::mem::take(&mut roster.reports) {
-            if let Ok(Some(_)) = next.placement.settle(bucket, mark, &members) {
+            // As above: a charter that is lost has said so.
+            next.placement.outrun(mark);
+            let settled = next.placement.settle(bucket, mark, &members);
+            if matches!(settled, Ok(Some(_))) || next.placement.stall(bucket, mark, &members).is_some() {
                 cx.marks.hit("node.bucket.halted");
             }
         }
@@ -192,8 +202,7 @@ impl Node {
             cx.marks.hit("node.charter.unreadable");
             return false;
         };
-        let key = |charter: &Charter| (charter.placement.number(), charter.view);
-        let is_news = roster.charter.as_ref().is_none_or(|known| key(known) < key(&charter));
+        let is_news = roster.charter.as_ref().is_none_or(|known| known.key() < charter.key());
         if is_news {
             cx.marks.hit("node.charter.news");
             roster.charter = Some(charter);
@@ -233,7 +242,8 @@ impl Node {
             };
             let mark = replica.shard.note(MARK).map_or(0, |note| note.number);
             let members = member_ids(replica.log());
-            let is_news = mark > known_mark || (mark == known_mark && members != known);
+            let stalled = leaderless && placement.placement.is_stalled(bucket, mark, &members);
+            let is_news = mark > known_mark || (mark == known_mark && members != known) || stalled;
             if !is_news || !(replica.took || leaderless) || cx.now.since(replica.reported_at) < AGAIN {
                 continue;
             }
@@ -272,7 +282,11 @@ impl Node {
         }
         let mark = replica.shard.note(MARK).map_or(0, |note| note.number);
         let ids = member_ids(replica.log());
-        let Some(due) = charter.placement.members_due(bucket, &ids, mark) else { return };
+        let due = charter
+            .placement
+            .members_due(bucket, &ids, mark)
+            .or_else(|| unreported(&charter.placement, bucket, &ids, mark));
+        let Some(due) = due else { return };
         if cx.now.since(replica.followed_at) < AGAIN && replica.followed == (due.number, mark) {
             return;
         }
@@ -303,8 +317,15 @@ impl Node {
     }
 }
 
+/// Of those who should hold a bucket nobody is left, and its log went on without them: a mark that is newer than all before tells.
+fn unreported(placement: &Placement, bucket: Bucket, log: &[NodeId], mark: u64) -> Option<Due> {
+    let is_news = placement.members(bucket).is_empty() && placement.reported(bucket).1 != log;
+    let number = placement.number();
+    (is_news && number > mark).then_some(Due { number, add: Vec::new(), remove: Vec::new() })
+}
+
 /// The members of a log, by id.
-fn member_ids(log: &quorate_replog::Replog) -> Vec<NodeId> {
+pub(crate) fn member_ids(log: &quorate_replog::Replog) -> Vec<NodeId> {
     let mut ids: Vec<NodeId> = log.epoch().members.iter().map(|member| member.id).collect();
     ids.sort_unstable();
     ids

@@ -51,11 +51,29 @@ impl Plan {
         self.parts.values().all(Part::only_reads)
     }
 
+    /// Whether it may go with other requests as one transaction.
+    pub(crate) fn may_share(&self) -> bool {
+        self.parts.values().all(Part::may_share)
+    }
+
+    /// The bucket that coordinates it, which follows from the request alone.
+    pub(crate) fn coordinator(&self) -> Option<Bucket> {
+        coordinator(&self.parts)
+    }
+
     /// Whether one of its commands is about all keys.
     pub(crate) fn is_about_all(&self) -> bool {
         let mut commands = self.parts.values().flat_map(|part| &part.commands);
         commands.any(|(_, command)| by_code(command.code).is_some_and(Spec::spans_keyspace))
     }
+}
+
+/// Which of these buckets coordinates. Requests that may go together meet at the first of theirs. Others would make those who
+/// lead the first buckets the busiest by far: each of their buckets coordinates as often as the others.
+fn coordinator(parts: &BTreeMap<Bucket, Part>) -> Option<Bucket> {
+    let sum: usize = parts.keys().map(|bucket| usize::from(bucket.0)).sum();
+    let place = if parts.values().all(Part::may_share) { 0 } else { sum % parts.len().max(1) };
+    parts.keys().nth(place).copied()
 }
 
 struct Planner {
@@ -220,8 +238,8 @@ impl Planner {
             });
         }
         let pieces = script.iter().map(|(number, _)| Piece::Whole(*number)).collect();
-        if let Some(mut coordinator) = self.parts.first_entry() {
-            coordinator.get_mut().script = script;
+        if let Some(part) = coordinator(&self.parts).and_then(|bucket| self.parts.get_mut(&bucket)) {
+            part.script = script;
         }
         pieces
     }

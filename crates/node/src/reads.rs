@@ -1,13 +1,14 @@
 //! Strict reads on their way from this node's clients to the leader.
 //!
-//! Reads that arrive together travel together. A read changes nothing, so it is simply asked again after a doubt; but
+//! Reads that arrive together travel together. Those that this node's own copy is to answer stay here, and one question asks
+//! for all that wait as of which entry it may; where that brings no answer soon, they travel, too. A read changes nothing, so it is simply asked again after a doubt; but
 //! what a connection reads must not run backwards, so an answer only counts when all earlier reads of its connection
 //! have ended.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::time::Duration;
-use quorate_api::{Outcome, Refusal, Reply, Request};
+use quorate_api::{Consistency, Outcome, Refusal, Reply, Request};
 use quorate_kernel::Time;
 use quorate_replog::Index;
 
@@ -35,6 +36,10 @@ struct Asked {
 #[derive(Debug, Default)]
 pub(crate) struct Reads {
     unasked: BTreeMap<u64, Waiting>,
+    /// The same of those that this node's copy is to answer.
+    near: BTreeMap<u64, Waiting>,
+    /// The question that is under way for an entry as of which it may: one at a time, so that each serves many.
+    asking: Option<u64>,
     /// By a name that no other question ever has, not even in another life of this node.
     asked: BTreeMap<u64, Asked>,
     /// Answered before earlier ones of their connections, and therefore to be asked again after those.
@@ -63,30 +68,68 @@ impl Reads {
         !self.unasked.is_empty()
     }
 
+    /// Takes a read; one that is [`Consistency::Near`] is for this node's copy.
     pub(crate) fn take(&mut self, request: ClientRequest, taken_at: Time) {
         self.numbers += 1;
         self.open.insert((request.connection, self.numbers));
-        self.unasked.insert(self.numbers, Waiting { request, taken_at });
+        self.put(self.numbers, Waiting { request, taken_at });
+    }
+
+    /// It is to be asked, for the first time or again.
+    fn put(&mut self, number: u64, read: Waiting) {
+        let near = read.request.consistency == Consistency::Near;
+        if near { &mut self.near } else { &mut self.unasked }.insert(number, read);
+    }
+
+    /// This node's copy answers nothing: the leader does.
+    pub(crate) fn leave_to_leader(&mut self) {
+        for (number, mut read) in core::mem::take(&mut self.near) {
+            read.request.consistency = Consistency::Strict;
+            self.unasked.insert(number, read);
+        }
     }
 
     /// The next reads to ask, under a new name.
     pub(crate) fn next(&mut self, now: Time) -> Option<(u64, Vec<Request>)> {
-        let mut reads = Vec::with_capacity(self.unasked.len().min(READS_TOGETHER_MAX));
-        let mut bytes = 0;
-        while reads.len() < READS_TOGETHER_MAX
-            && bytes < READS_TOGETHER_BYTES_MAX
-            && let Some(read) = self.unasked.pop_first()
-        {
-            bytes += size_of_request(&read.1.request.request);
-            reads.push(read);
+        let reads = gather(&mut self.unasked);
+        let name = self.ask(reads, now)?;
+        Some((name, self.requests(name)))
+    }
+
+    /// The next question for an entry as of which this node's copy may answer, under a new name.
+    pub(crate) fn next_near(&mut self, now: Time) -> Option<u64> {
+        if self.asking.is_some_and(|name| self.asked.contains_key(&name)) {
+            return None;
         }
+        let reads = gather(&mut self.near);
+        self.asking = self.ask(reads, now);
+        self.asking
+    }
+
+    fn ask(&mut self, reads: Vec<(u64, Waiting)>, now: Time) -> Option<u64> {
         if reads.is_empty() {
             return None;
         }
-        let requests = reads.iter().map(|(_, read)| read.request.request.clone()).collect();
         self.names = self.names.wrapping_add(1);
         self.asked.insert(self.names, Asked { reads, asked_at: now });
-        Some((self.names, requests))
+        Some(self.names)
+    }
+
+    fn requests(&self, name: u64) -> Vec<Request> {
+        let reads = self.asked.get(&name).into_iter().flat_map(|asked| &asked.reads);
+        reads.map(|(_, read)| read.request.request.clone()).collect()
+    }
+
+    /// The leader has named an entry: what this node's copy is to answer as of it. `None`: the question is not open any more.
+    pub(crate) fn indexed(&mut self, name: u64) -> Option<Vec<Request>> {
+        self.asking.take_if(|asking| *asking == name)?;
+        Some(self.requests(name)).filter(|requests| !requests.is_empty())
+    }
+
+    /// Who waits for the answer to one of the reads that were asked under this name.
+    pub(crate) fn address(&self, name: u64, place: u32) -> Option<Address> {
+        let (_, read) = self.asked.get(&name)?.reads.get(place as usize)?;
+        Some((read.request.connection, read.request.ticket))
     }
 
     /// The answers to reads, from a state that contains entry `applied`; none if they were asked again meanwhile. Reads
@@ -100,7 +143,9 @@ impl Reads {
     ) -> Vec<(Address, Outcome)> {
         let fits = self.asked.get(&name).is_some_and(|asked| asked.reads.len() >= replies.len());
         let Some(mut asked) = fits.then(|| self.asked.remove(&name)).flatten() else { return Vec::new() };
-        self.unasked.extend(asked.reads.split_off(replies.len()));
+        for (number, read) in asked.reads.split_off(replies.len()) {
+            self.put(number, read);
+        }
         let mut ends = Vec::with_capacity(replies.len());
         for ((number, read), reply) in asked.reads.into_iter().zip(replies) {
             let connection = read.request.connection;
@@ -112,7 +157,7 @@ impl Reads {
                 ends.push(((connection, read.request.ticket), Outcome::Done(reply)));
             } else if is_older {
                 // Read before the answer to an earlier one was, and on its way for longer.
-                self.unasked.insert(number, read);
+                self.put(number, read);
             } else {
                 self.early.insert((connection, number), read);
             }
@@ -136,19 +181,22 @@ impl Reads {
     /// An earlier read of the connection has ended: those that came too early are asked again.
     fn release(&mut self, connection: ConnectionId) {
         let all = (connection, 0)..=(connection, u64::MAX);
-        let early = self.early.extract_if(all, |_, _| true);
-        self.unasked.extend(early.map(|((_, number), read)| (number, read)));
+        let early: Vec<_> = self.early.extract_if(all, |_, _| true).collect();
+        early.into_iter().for_each(|((_, number), read)| self.put(number, read));
     }
 
     fn release_all(&mut self) {
         let early = core::mem::take(&mut self.early);
-        self.unasked.extend(early.into_iter().map(|((_, number), read)| (number, read)));
+        early.into_iter().for_each(|((_, number), read)| self.put(number, read));
     }
 
-    /// These must be asked again.
+    /// These must be asked again: of the leader, also what this node's copy was to answer and did not.
     pub(crate) fn refused(&mut self, name: u64) {
         if let Some(asked) = self.asked.remove(&name) {
-            self.unasked.extend(asked.reads);
+            for (number, mut read) in asked.reads {
+                read.request.consistency = Consistency::Strict;
+                self.unasked.insert(number, read);
+            }
             self.release_all();
         }
     }
@@ -165,7 +213,8 @@ impl Reads {
         self.ask_again(deadline, now);
         self.release_all();
         let open = &mut self.open;
-        let late = self.unasked.extract_if(.., |_, read| now.since(read.taken_at) >= deadline);
+        let is_late = |_: &u64, read: &mut Waiting| now.since(read.taken_at) >= deadline;
+        let late = self.unasked.extract_if(.., is_late).chain(self.near.extract_if(.., is_late));
         let ends = late.map(|(number, read)| {
             let connection = read.request.connection;
             open.remove(&(connection, number));
@@ -180,28 +229,100 @@ impl Reads {
 
     pub(crate) fn check(&self) {
         let asked: usize = self.asked.values().map(|asked| asked.reads.len()).sum();
-        let waiting = self.unasked.len() + self.early.len();
+        let waiting = self.unasked.len() + self.near.len() + self.early.len();
         assert_eq!(self.open.len(), asked + waiting, "every open read is somewhere");
     }
+}
+
+/// The first of these, as many as are asked together.
+fn gather(from: &mut BTreeMap<u64, Waiting>) -> Vec<(u64, Waiting)> {
+    let mut reads = Vec::with_capacity(from.len().min(READS_TOGETHER_MAX));
+    let mut bytes = 0;
+    while reads.len() < READS_TOGETHER_MAX
+        && bytes < READS_TOGETHER_BYTES_MAX
+        && let Some(read) = from.pop_first()
+    {
+        bytes += size_of_request(&read.1.request.request);
+        reads.push(read);
+    }
+    reads
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
     use crate::interface::Ticket;
-    use quorate_api::Consistency;
 
     const NOW: Time = Time(1_000_000_000);
 
     fn take(reads: &mut Reads, connection: u64, ticket: u64) {
+        take_with(reads, connection, ticket, Consistency::Strict);
+    }
+
+    fn take_with(reads: &mut Reads, connection: u64, ticket: u64, consistency: Consistency) {
         let request = ClientRequest {
             connection: ConnectionId(connection),
             ticket: Ticket(ticket),
             request: Request::Versions(Vec::new()),
-            consistency: Consistency::Strict,
+            consistency,
             identity: None,
         };
         reads.take(request, NOW);
+    }
+
+    #[test]
+    fn one_question_at_a_time_is_asked_for_what_the_copy_is_to_answer() {
+        let mut reads = Reads::default();
+        take_with(&mut reads, 1, 10, Consistency::Near);
+        take_with(&mut reads, 2, 11, Consistency::Near);
+        assert!(reads.next(NOW).is_none(), "nothing travels");
+        let first = reads.next_near(NOW).expect("a question");
+        take_with(&mut reads, 3, 12, Consistency::Near);
+        assert!(reads.next_near(NOW).is_none(), "one is under way");
+        assert_eq!(reads.indexed(first).map(|requests| requests.len()), Some(2));
+        assert!(reads.indexed(first).is_none(), "once");
+        let second = reads.next_near(NOW).expect("the one that came later");
+        assert_eq!(tickets(&reads.answered(first, 5, alloc::vec![Reply::Ok; 2], false)), [10, 11]);
+        assert_eq!(reads.indexed(second).map(|requests| requests.len()), Some(1));
+        reads.check();
+        // The copy does not answer in time: the leader does.
+        reads.ask_again(Duration::ZERO, NOW);
+        assert!(reads.next_near(NOW).is_none());
+        let (third, _) = reads.next(NOW).expect("it travels");
+        assert!(reads.answered(second, 6, alloc::vec![Reply::Ok], false).is_empty(), "too late");
+        assert_eq!(tickets(&reads.answered(third, 6, alloc::vec![Reply::Ok], false)), [12]);
+        assert_eq!(reads.count(), 0);
+    }
+
+    #[test]
+    fn what_is_read_here_and_what_is_read_at_the_leader_keep_their_order() {
+        let mut reads = Reads::default();
+        take_with(&mut reads, 1, 10, Consistency::Near);
+        take(&mut reads, 1, 11);
+        let near = reads.next_near(NOW).expect("a question");
+        let (far, _) = reads.next(NOW).expect("a read");
+        assert!(reads.answered(far, 7, alloc::vec![Reply::Ok], false).is_empty(), "not before the first");
+        assert!(reads.indexed(near).is_some());
+        assert_eq!(tickets(&reads.answered(near, 6, alloc::vec![Reply::Ok], false)), [10]);
+        let (again, _) = reads.next(NOW).expect("the one that came too early");
+        assert_eq!(tickets(&reads.answered(again, 7, alloc::vec![Reply::Ok], false)), [11]);
+        reads.check();
+    }
+
+    #[test]
+    fn a_question_without_an_answer_blocks_nothing() {
+        let mut reads = Reads::default();
+        take_with(&mut reads, 1, 10, Consistency::Near);
+        let lost = reads.next_near(NOW).expect("a question");
+        take_with(&mut reads, 2, 11, Consistency::Near);
+        reads.refused(lost);
+        assert!(reads.indexed(lost).is_none());
+        assert!(reads.next_near(NOW).is_some(), "the next one goes");
+        reads.leave_to_leader();
+        assert_eq!(reads.next(NOW).expect("the one that was refused").1.len(), 1);
+        assert_eq!(reads.overdue(Duration::ZERO, NOW).len(), 2);
+        assert_eq!(reads.count(), 0);
+        reads.check();
     }
 
     fn tickets(ends: &[(Address, Outcome)]) -> Vec<u64> {

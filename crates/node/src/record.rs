@@ -1,6 +1,6 @@
 //! What a node keeps on disk: records of its logs, each with the bucket it belongs to, and of its membership.
 //!
-//! A record of bucket 0 is written as it is, any other behind a mark that no such record begins with: so the disks of
+//! A record of bucket 0 is written as it is (a later kind as others), any other behind a mark that no such record begins with: so the disks of
 //! nodes that had one bucket stay readable.
 
 use alloc::vec::Vec;
@@ -43,7 +43,10 @@ enum Form {
 impl Serialize for Record {
     fn serialize<S: Serializer>(&self, serializer: S) -> Result<S::Ok, S::Error> {
         match self {
-            Record::Log { bucket: Bucket(0), record } => record.serialize(serializer),
+            // The marks are where its later variants would be.
+            Record::Log { bucket: Bucket(0), record } if !matches!(record, replog::Record::Fenced(_)) => {
+                record.serialize(serializer)
+            }
             Record::Log { bucket, record } => {
                 serializer.serialize_newtype_variant("Record", IN, "In", &(bucket, record))
             }

@@ -23,7 +23,7 @@ impl Node {
         }
         let address = (request.connection, request.ticket);
         let reads = is_read(&request.request);
-        let bucket = match self.placed(cx, &request.request, reads) {
+        let bucket = match self.placed(cx, &request, reads) {
             // What bears a name is a transaction wherever its keys lie.
             Ok(bucket) => bucket.filter(|_| request.identity.is_none()),
             Err(refusal) => {
@@ -79,7 +79,7 @@ impl Node {
             match request.identity {
                 Some(name) => self.transactions.named.take(address, *name, plan, bytes, taken_at),
                 None if plan.only_reads() => {
-                    self.collect(cx, address, plan, (bytes, age, taken_at), out);
+                    self.collect(cx, address, (plan, request.consistency), (bytes, age, taken_at), out);
                     continue;
                 }
                 None => self.transactions.take(address, plan, bytes, age, taken_at),
@@ -89,8 +89,9 @@ impl Node {
     }
 
     /// The bucket of a request that may be taken; `None`: it is about several.
-    fn placed(&self, cx: &Cx<'_>, request: &Request, reads: bool) -> Result<Option<Bucket>, Refusal> {
-        let limits = &self.config.limits;
+    fn placed(&self, cx: &Cx<'_>, request: &ClientRequest, reads: bool) -> Result<Option<Bucket>, Refusal> {
+        let (limits, consistency) = (&self.config.limits, request.consistency);
+        let request = &request.request;
         if self.stopping || self.is_out() {
             return Err(Refusal::NotServing);
         }
@@ -98,6 +99,9 @@ impl Node {
             Route::One(bucket) => Some(bucket),
             Route::Several | Route::All => None,
         };
+        if consistency != Consistency::Relaxed && self.is_halted(request) {
+            return Err(Refusal::Halted);
+        }
         let is_full = |lane: &Lane| cx.now < lane.leader_full_until;
         let leader_full = match bucket {
             Some(bucket) => is_full(&self.lanes[usize::from(bucket.0)]),
@@ -113,6 +117,19 @@ impl Node {
             return Err(Refusal::Busy);
         }
         Ok(bucket)
+    }
+
+    /// Whether it is about a bucket that has lost its majority.
+    fn is_halted(&self, request: &Request) -> bool {
+        let is_halted = |bucket| self.halt(bucket).is_some();
+        if !self.every_bucket().any(is_halted) {
+            return false;
+        }
+        match route(request, self.config.buckets) {
+            Route::One(bucket) => is_halted(bucket),
+            Route::Several => plan(request, self.config.buckets).parts.into_keys().any(is_halted),
+            Route::All => true,
+        }
     }
 
     fn begin(
@@ -132,8 +149,7 @@ impl Node {
                 let address = (request.connection, request.ticket);
                 self.reply(cx, bucket, alloc::vec![(address, Outcome::Done(reply))], out);
             }
-            // Without a copy here, the leader's is the nearest.
-            (Kind::Read, ..) => self.lane(bucket).reads.take(request, taken_at),
+            (Kind::Read, ..) => self.take_read(bucket, request, taken_at),
         }
     }
 

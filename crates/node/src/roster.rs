@@ -21,6 +21,7 @@ use crate::machine::{Node, Out, Timer};
 use crate::message::Message;
 use crate::placing::Charter;
 use crate::record::Record;
+use crate::recovery::Recoveries;
 use crate::replica::Replica;
 
 /// How often a node that is no member asks to become one.
@@ -51,6 +52,9 @@ pub(crate) struct Roster {
     pub(crate) asked_at: Time,
     /// By bucket: who said last that it leads.
     hints: Vec<Option<(Ballot, NodeId)>>,
+    /// By bucket: when its leader last said so.
+    hinted_at: Vec<Time>,
+    pub(crate) recoveries: Recoveries,
     told_at: Time,
     joined_at: Time,
     acquaintances: Vec<Member>,
@@ -97,6 +101,8 @@ impl Roster {
             at_rest: None,
             asked_at: Time::default(),
             hints: alloc::vec![None; usize::from(config.buckets.get())],
+            hinted_at: alloc::vec![Time::default(); usize::from(config.buckets.get())],
+            recoveries: Recoveries::default(),
             told_at: Time::default(),
             joined_at: Time::default(),
             acquaintances: Vec::new(),
@@ -125,6 +131,11 @@ impl Roster {
 
     pub(crate) fn hint(&self, bucket: Bucket) -> Option<(Ballot, NodeId)> {
         self.hints.get(usize::from(bucket.0)).copied().flatten()
+    }
+
+    /// When the leader of a bucket last said that it leads.
+    pub(crate) fn hinted_at(&self, bucket: Bucket) -> Time {
+        self.hinted_at.get(usize::from(bucket.0)).copied().unwrap_or_default()
     }
 
     /// Everybody this node wants to be connected to because of the agreement: whoever was removed comes back through those
@@ -245,13 +256,16 @@ impl Node {
             let leads: Vec<Bucket> =
                 self.replicas.iter().filter(|(_, replica)| replica.took).map(|(bucket, _)| *bucket).collect();
             leads.into_iter().for_each(|bucket| self.announce(bucket, out));
+            self.every_bucket().for_each(|bucket| self.tell_strangers(bucket, out));
         }
         self.look_after_charter(cx, out);
+        self.look_after_recoveries(cx, out);
     }
 
     /// Tells all members that this node leads a bucket.
     pub(crate) fn announce(&self, bucket: Bucket, out: &mut Out) {
         let Some(roster) = &self.roster else { return };
+        self.tell_strangers(bucket, out);
         // Whoever was removed from the view may lead nevertheless.
         for member in roster.membership.last_view().iter().flat_map(|view| view.members.iter()) {
             self.announce_to(bucket, member.id, out);
@@ -279,10 +293,15 @@ impl Node {
         let before = self.believed_leader(bucket);
         let Some(roster) = &mut self.roster else { return cx.marks.hit("node.message.no_roster") };
         let Some(hint) = roster.hints.get_mut(usize::from(bucket.0)) else { return };
+        if hint.is_none_or(|(known, _)| known <= ballot) {
+            roster.hinted_at[usize::from(bucket.0)] = cx.now;
+        }
         if hint.is_some_and(|(known, _)| known >= ballot) {
             return;
         }
         *hint = Some((ballot, from));
+        self.on_era(cx, bucket, ballot.epoch, out);
+        self.tell_strangers(bucket, out);
         if self.believed_leader(bucket) == Some(from) && before != Some(from) {
             cx.marks.hit("node.leader.hinted");
             self.lane(bucket).origin.resume();

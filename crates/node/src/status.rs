@@ -88,6 +88,7 @@ impl Node {
             log_chosen: 0,
             log_applied: 0,
             keys: 0,
+            halt: self.halt_status(bucket),
         };
         let copy =
             self.replicas.get(&bucket).filter(|replica| self.roster.is_none() || replica.log().holds());
@@ -114,7 +115,10 @@ impl Node {
             Some(roster) => roster.view().is_some(),
             None => self.log().is_member(),
         };
-        is_member && !self.stopping && self.every_bucket().all(|bucket| self.is_led(bucket))
+        // What is halted may stay so for long; the others are served.
+        let mut served = self.every_bucket().filter(|bucket| self.halt(*bucket).is_none()).peekable();
+        let is_any = served.peek().is_some();
+        is_member && !self.stopping && is_any && served.all(|bucket| self.is_led(bucket))
     }
 
     /// Whether somebody leads a bucket who takes requests, as far as this node knows.

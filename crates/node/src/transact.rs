@@ -82,6 +82,7 @@ impl Node {
                 // Whoever still waits asks again.
                 self.askers.pop_first();
             }
+            self.lives.remember(transaction.id.origin, from);
             self.askers.insert(transaction.id, from);
             let input = shard::Input::Transact(Box::new(transaction));
             self.step_shard(cx, bucket, Event::Input(input), out);
@@ -122,6 +123,7 @@ impl Node {
     }
 
     pub(crate) fn on_transacted(&mut self, cx: &mut Cx<'_>, id: TransactionId, outcome: &End, out: &mut Out) {
+        self.explain_abort(id, outcome, out);
         let chance = cx.rng.next_u64();
         let ends = match self.transactions.named.has(id) {
             true => self.transactions.named.ended(id, outcome, chance),

@@ -32,6 +32,8 @@ struct Open {
     /// Whether this attempt was sent more than once.
     sent_again: bool,
     not_before: Time,
+    /// Whether it may go with others as one.
+    shares: bool,
 }
 
 /// The transactions of this node.
@@ -68,7 +70,7 @@ impl Transactions {
     pub(crate) fn take(&mut self, address: Address, plan: Plan, bytes: usize, age: u64, taken_at: Time) {
         self.newest += 1;
         self.bytes += bytes;
-        let (origin, not_before) = (self.origin, taken_at);
+        let (origin, not_before, shares) = (self.origin, taken_at, plan.may_share());
         let open = Open {
             origin,
             address,
@@ -79,6 +81,7 @@ impl Transactions {
             sent_at: None,
             sent_again: false,
             not_before,
+            shares,
         };
         self.open.insert(self.newest, open);
     }
@@ -95,7 +98,7 @@ impl Transactions {
             open.sent_again |= open.sent_at.is_some();
             open.sent_at = Some(now);
             let id = TransactionId { age: open.age, origin: open.origin, sequence: *sequence };
-            due.extend(transaction(&open.plan, id, settled_before));
+            due.extend(transaction(&open.plan, id, settled_before, open.shares));
         }
         due.extend(self.named.due(retry, now));
         due
@@ -110,9 +113,7 @@ impl Transactions {
     pub(crate) fn ask_again(&mut self, bucket: Bucket) {
         self.named.ask_again(bucket);
         for open in self.open.values_mut() {
-            if open.plan.parts.first_key_value().is_some_and(|(first, _)| *first == bucket)
-                && open.sent_at.is_some()
-            {
+            if open.plan.coordinator() == Some(bucket) && open.sent_at.is_some() {
                 open.sent_at = None;
                 open.sent_again = true;
             }
@@ -132,6 +133,13 @@ impl Transactions {
             End::Aborted(refusal) => match refusal.cause {
                 Cause::Resource => Outcome::Done(Reply::NilArray),
                 Cause::TooLarge => Outcome::Refused(Refusal::ValuesTooLarge),
+                Cause::Crowded => {
+                    if let Some(open) = self.open.get_mut(&id.sequence) {
+                        open.shares = false;
+                    }
+                    self.try_again(id.sequence, now);
+                    return None;
+                }
                 Cause::Settled => {
                     let sequence = id.sequence;
                     self.begin_anew(id.origin, chance);
@@ -162,6 +170,17 @@ impl Transactions {
         self.newest += 1;
         let (origin, sent_at, sent_again, not_before) = (self.origin, None, false, now + REST);
         self.open.insert(self.newest, Open { origin, sent_at, sent_again, not_before, ..open });
+    }
+
+    /// Who waits for it.
+    pub(crate) fn addresses(&self, id: TransactionId) -> Vec<Address> {
+        let own = self.open.get(&id.sequence).filter(|open| open.origin == id.origin);
+        own.map_or_else(|| self.named.addresses(id), |open| Vec::from([open.address]))
+    }
+
+    /// Whether this life of this node began it.
+    pub(crate) fn is_own(&self, id: TransactionId) -> bool {
+        id.origin == self.origin
     }
 
     /// A leader did not take a transaction.
@@ -219,17 +238,20 @@ impl Transactions {
     }
 }
 
-/// A plan as a transaction: its first bucket coordinates, and hands their parts on to the others.
+/// A plan as a transaction: one of its buckets coordinates, and hands their parts on to the others.
 pub(crate) fn transaction(
     plan: &Plan,
     id: TransactionId,
     settled_before: u64,
+    shares: bool,
 ) -> Option<(Bucket, Transaction)> {
     let log = |bucket: &Bucket| LogId(bucket.0.into());
-    let mut parts = plan.parts.iter();
-    let (first, part) = parts.next()?;
-    let others = parts.map(|(bucket, part)| (log(bucket), part.encode())).collect();
+    let bucket = plan.coordinator()?;
+    let part = plan.parts.get(&bucket)?.encode();
+    let others = plan.parts.iter().filter(|(other, _)| **other != bucket);
+    let others = others.map(|(other, part)| (log(other), part.encode())).collect();
     let logs = plan.parts.keys().map(log).collect();
-    let part = part.encode();
-    Some((*first, Transaction { id, coordinator: log(first), logs, part, others, settled_before }))
+    let (coordinator, members) = (log(&bucket), Vec::new());
+    let transaction = Transaction { id, coordinator, logs, part, others, settled_before, shares, members };
+    Some((bucket, transaction))
 }

@@ -8,13 +8,18 @@ use std::fmt::Write;
 use std::path::Path;
 
 use bytes::Bytes;
-use quorate_api::{Bucket, Command, CommandCode, Reply, Request, SessionId, Version};
+use quorate_api::{
+    Bucket, Command, CommandCode, Culprit, Reason, ReasonKind, Reply, Request, SessionId, TransactionName,
+    Version,
+};
+use quorate_commit::TransactionId;
 use quorate_kernel::{NodeId, Time, wire};
 use quorate_membership as membership;
-use quorate_node::{AdminOutcome, AdminRequest, Endpoints, Member, Message};
+use quorate_node::{AdminOutcome, AdminRequest, Endpoints, Member, Message, Recovery};
 use quorate_replog::{
     self as replog, Append, Ballot, Content, Echo, Entry, Epoch, Part, Prepare, Record, Seal, StateMeta,
 };
+use quorate_shard::Asked;
 use serde::Serialize;
 use serde::de::DeserializeOwned;
 
@@ -129,11 +134,38 @@ fn replies() -> Vec<Reply> {
     ]
 }
 
+fn transaction_id() -> TransactionId {
+    TransactionId { age: 300, origin: 301, sequence: 302 }
+}
+
+fn changed() -> Box<Reason> {
+    Box::new(Reason {
+        kind: ReasonKind::Changed,
+        bucket: Bucket(258),
+        key: Some(Bytes::from_static(b"key")),
+        versions: Some((Version(300), Version(301))),
+        by: Culprit { node: Some(3), client: Some(300), ..Culprit::default() },
+        waited_ms: 7,
+    })
+}
+
+fn waited() -> Box<Reason> {
+    let name = TransactionName { age_ms: 299, origin: 301, sequence: 300 };
+    let by = Culprit { transaction: Some(name), expiry: true, ..Culprit::default() };
+    let (kind, bucket) = (ReasonKind::Waited, Bucket(1));
+    Box::new(Reason { kind, bucket, key: None, versions: None, by, waited_ms: 300 })
+}
+
 fn messages() -> Vec<(&'static str, Message)> {
     let session = SessionId(0x0123_4567_89ab_cdef);
     let change = AdminRequest::ChangeMembers { add: vec![member(4)], remove: vec![NodeId(1)] };
     let transfer = AdminRequest::TransferLeadership { to: Some(NodeId(3)) };
     let leave = membership::Message::Leave { view: membership::ViewId { seq: 300, hash: 7 } };
+    let standing = replog::Standing { log_ballot: ballot(5), last: 311 };
+    let fenced = |standing| {
+        let charter = Bytes::from_static(b"charter");
+        Recovery::Fenced { epoch: 7 << 36, standing, fence: 7 << 36, charter }
+    };
     let log = log_messages().into_iter().map(|(name, message)| (name, Message::Log(message)));
     let own = [
         ("submit", Message::Submit(Bytes::from_static(b"batch"))),
@@ -162,7 +194,24 @@ fn messages() -> Vec<(&'static str, Message)> {
         ("leads", Message::Leads { ballot: ballot(6) }),
         ("charter", Message::Charter(Bytes::from_static(b"charter"))),
         ("charter_wanted", Message::CharterWanted { number: 300 }),
+        (
+            "reason.request",
+            Message::Reason { asked: Asked::Request { session, seq: 300 }, reason: changed() },
+        ),
+        ("reason.read", Message::Reason { asked: Asked::Read { name: 9, place: 2 }, reason: changed() }),
+        (
+            "reason.transaction",
+            Message::Reason { asked: Asked::Transaction(transaction_id()), reason: waited() },
+        ),
         ("report", Message::Report { mark: 300, members: vec![NodeId(1), NodeId(3)] }),
+        ("read_index", Message::ReadIndex { id: 9 }),
+        ("read_indexed", Message::ReadIndexed { id: 9, index: 300 }),
+        ("admin.recover", Message::Admin { id: 3, request: AdminRequest::Recover { bucket: Bucket(258) } }),
+        ("recovery.ask", Message::Recovery(Recovery::Ask { epoch: 7 << 36, view: 7 })),
+        ("recovery.fenced", Message::Recovery(fenced(Some(standing)))),
+        ("recovery.refused", Message::Recovery(fenced(None))),
+        ("recovery.go_on", Message::Recovery(Recovery::GoOn { epoch: 7 << 36, charter: Bytes::new() })),
+        ("recovery.era", Message::Recovery(Recovery::Era { epoch: 7 << 36 })),
     ];
     own.into_iter().chain(log).collect()
 }
@@ -171,16 +220,18 @@ fn records() -> Vec<(&'static str, quorate_node::Record)> {
     let of =
         |bucket| move |(name, record)| (name, quorate_node::Record::Log { bucket: Bucket(bucket), record });
     let other = ("in.promise", Record::Promise(ballot(6)));
+    let fenced = ("in.fenced", Record::Fenced(7 << 36));
     let first = vec![
         ("promise", Record::Promise(ballot(6))),
         ("append", Record::Append { first: 311, log_ballot: ballot(5), entries: entries() }),
         ("entered", Record::Entered(epoch())),
         ("installed", Record::Installed { base: 310, base_ballot: ballot(5) }),
         ("kept", Record::Kept { promised: ballot(6), log_ballot: ballot(5), epochs: vec![epoch()] }),
+        ("fenced", Record::Fenced(7 << 36)),
     ];
     let state = membership::Record::State { seq: 300, state: Bytes::from_static(b"state") };
     let membership = ("membership.state", quorate_node::Record::Membership(state));
-    first.into_iter().map(of(0)).chain([other].map(of(258))).chain([membership]).collect()
+    first.into_iter().map(of(0)).chain([other, fenced].map(of(258))).chain([membership]).collect()
 }
 
 fn hex(bytes: &[u8]) -> String {

@@ -28,7 +28,7 @@ impl Replog {
     fn may_stand(&self) -> bool {
         let epoch = self.epoch();
         let caretaker = epoch.had(self.me);
-        (self.is_member() || caretaker) && !self.retired && !self.awaits_install()
+        (self.is_member() || caretaker) && !self.retired && !self.is_fenced() && !self.awaits_install()
     }
 
     /// Arms the election timer anew with fresh patience.

@@ -69,6 +69,8 @@ pub(crate) struct Peer {
     progressed: Time,
     /// The newest sending time and read round that it acknowledged.
     pub(crate) echo: Option<Echo>,
+    /// The newest entry that it was told to be chosen, whether or not that arrived.
+    told: Index,
 }
 
 /// How a peer is served.
@@ -93,6 +95,7 @@ impl Peer {
             heard: None,
             progressed: now,
             echo: None,
+            told: 0,
         }
     }
 
@@ -286,6 +289,7 @@ impl Replog {
                 peer.sent(prev + entries.len() as u64, bytes, cx.now);
             }
             let chosen = self.chosen;
+            peer.told = chosen;
             let append = Append { ballot, takeover, prev, prev_ballot, entries, chosen, echo };
             // The receiver counts its own copy, and this node counts its own only when its disk has it.
             out.send_early(id, Message::Append(append));
@@ -295,7 +299,16 @@ impl Replog {
             }
         }
         if beat && !sent {
+            peer.told = self.chosen;
             self.beat_without_entries(id, ballot, takeover, echo, out);
+        }
+    }
+
+    /// Tells a peer up to where entries are chosen, if it was not told.
+    pub(crate) fn inform(&mut self, cx: &mut Cx<'_>, id: NodeId, out: &mut Out) {
+        let Role::Leader(leader) = &self.role else { return };
+        if leader.peers.get(&id).is_some_and(|peer| peer.told < self.chosen) {
+            self.serve(cx, id, true, out);
         }
     }
 

@@ -22,6 +22,8 @@
 //! - *epoch*: the time of one member list; *seal*: the entry that ends it; *heir*: who leads the next one unelected.
 //! - *learner*: receives everything, counts for nothing; *caretaker*: a former member that still holds what the new
 //!   members need.
+//! - *era*: the epochs since a log last went on without a majority because an operator said so; *fence*: the epoch below which
+//!   a replica takes part in nothing. See `recover.rs`.
 //! - *part*: a piece of a snapshot; *area*: the rows of one state in the store.
 #![no_std]
 
@@ -41,6 +43,7 @@ mod promise;
 mod read;
 mod receive;
 mod record;
+mod recover;
 mod restart;
 mod rows;
 mod send;
@@ -51,3 +54,4 @@ pub use machine::{ChangeEnd, Input, Out, Output, Replog, Timer};
 pub use message::{Append, Ballot, Echo, Index, Message, Part, Prepare};
 pub use mutant::Mutant;
 pub use record::{Content, Entry, Epoch, Member, Record, Seal, StateMeta};
+pub use recover::{ERA_ENTRIES, ERA_EPOCHS, Standing, era_epoch, era_start};

@@ -1,8 +1,7 @@
 //! State and dispatch.
 
 use alloc::collections::{BTreeMap, VecDeque};
-use alloc::string::String;
-use alloc::vec::Vec;
+use alloc::{string::String, vec::Vec};
 use bytes::Bytes;
 use core::time::Duration;
 use quorate_kernel::{Cx, Event, Machine, NodeId, Position, Time, wire};
@@ -53,12 +52,23 @@ pub enum Input {
     },
     /// Let another member lead: the given one or the one best prepared.
     Transfer(Option<NodeId>),
+    /// Let this node know up to where entries are chosen, without waiting for the next beat, unless it was told.
+    Inform(NodeId),
     /// What was sent to this node before may be lost.
     PeerConnected(NodeId),
     /// This node may have died.
     PeerLost(NodeId),
     /// The state in the store, with its [`Replog::applied_row`], has reached this entry.
     Applied(Index),
+    /// Take part in nothing below this epoch any more: see `recover.rs`.
+    Fence(u64),
+    /// A fenced replica is to go on alone, in the epoch of its fence: only if nobody else is ever told so for that epoch.
+    GoOnAlone {
+        /// The epoch.
+        epoch: u64,
+        /// This node.
+        me: Member,
+    },
     /// Old records of this log, though they may be few, are in the way of letting go of others' newer ones.
     Checkpoint,
 }
@@ -153,6 +163,10 @@ pub struct Replog {
     pub(crate) bound_to: Ballot,
     pub(crate) receiving: Option<Receiving>,
     pub(crate) retired: bool,
+    /// Nothing below this epoch is accepted, promised or led.
+    pub(crate) fence: u64,
+    /// This replica, once it has applied everything, goes on alone: itself as a member.
+    pub(crate) forcing: Option<Member>,
     /// For each record with entries: the last entry and where the record stands.
     pub(crate) journal: VecDeque<(Index, Position)>,
     pub(crate) journal_bytes: usize,
@@ -196,6 +210,8 @@ impl Replog {
             bound_to: Ballot::default(),
             receiving: None,
             retired: false,
+            fence: 0,
+            forcing: None,
             journal: VecDeque::new(),
             journal_bytes: 0,
             checkpoint: None,
@@ -289,9 +305,9 @@ impl Replog {
         self.voters.binary_search(&self.me).is_ok()
     }
 
-    /// Whether this replica counts, and was not told that it does no more.
+    /// Whether this replica counts, and neither was told that it does no more nor was given up.
     pub fn holds(&self) -> bool {
-        self.is_member() && !self.retired
+        self.is_member() && !self.retired && !self.is_given_up()
     }
 
     /// Whether it was a member, is none any more and has been told that nobody needs it.
@@ -414,8 +430,11 @@ impl Replog {
             Input::Change { ticket, add, remove } => self.change_members(cx, ticket, add, &remove, out),
             Input::GiveUp { ticket } => self.give_up(cx, ticket, out),
             Input::Transfer(to) => self.transfer(cx, to, out),
+            Input::Inform(peer) => self.inform(cx, peer, out),
             Input::PeerConnected(peer) => self.peer_connected(cx, peer, out),
             Input::PeerLost(peer) => self.peer_lost(cx, peer, out),
+            Input::Fence(epoch) => self.raise_fence(cx, epoch, out),
+            Input::GoOnAlone { epoch, me } => self.go_on_alone(cx, epoch, me, out),
             // As if they were many: seen to after this step.
             Input::Checkpoint => {
                 self.in_the_way = true;
@@ -427,11 +446,13 @@ impl Replog {
                 while self.epochs.get(1).is_some_and(|epoch| epoch.start <= applied) {
                     self.epochs.remove(0);
                 }
+                self.drive_forcing(cx, out);
             }
         }
     }
 
     fn receive(&mut self, cx: &mut Cx<'_>, from: NodeId, msg: Message, out: &mut Out) {
+        self.hear_of_epoch(cx, msg.epoch(), out);
         match msg {
             Message::Prepare(prepare) => self.on_prepare(cx, from, &prepare, out),
             Message::Promise { ballot, trial } => self.on_promise(cx, from, ballot, trial, out),

@@ -78,6 +78,9 @@ impl Replog {
         if leader.transfer.is_some() || !self.is_member() {
             return Some("the leader is about to change: try again".into());
         }
+        if (self.epoch().number + 1).is_multiple_of(crate::recover::ERA_EPOCHS) {
+            return Some("the members of this log have changed as often as they can".into());
+        }
         // Without this, a change could build on one of an earlier leader that is not agreed (protocols 19.10).
         (self.chosen < leader.takeover).then(|| "the leader has only just taken over: try again".into())
     }
@@ -241,7 +244,11 @@ impl Replog {
     }
 
     pub(crate) fn on_handover(&mut self, cx: &mut Cx<'_>, from: NodeId, ballot: Ballot, out: &mut Out) {
-        if self.promised == ballot && ballot.node == Some(from) && self.is_member() && !self.awaits_install()
+        if self.promised == ballot
+            && ballot.node == Some(from)
+            && self.is_member()
+            && !self.is_fenced()
+            && !self.awaits_install()
         {
             cx.marks.hit("replog.transfer.taken");
             self.stand(cx, false, Some(ballot), out);

@@ -99,6 +99,24 @@ pub enum Message {
     },
 }
 
+impl Message {
+    /// The newest epoch that the sender speaks of.
+    pub(crate) fn epoch(&self) -> u64 {
+        match self {
+            Message::Prepare(Prepare { ballot, .. })
+            | Message::Promise { ballot, .. }
+            | Message::Append(Append { ballot, .. })
+            | Message::Accepted { ballot, .. }
+            | Message::Conflict { ballot, .. }
+            | Message::Part(Part { ballot, .. })
+            | Message::NextPart { ballot, .. }
+            | Message::Handover { ballot }
+            | Message::Retire { ballot, .. } => ballot.epoch,
+            Message::Stale { promised, epoch, .. } => promised.epoch.max(epoch.number),
+        }
+    }
+}
+
 /// See [`Message::Prepare`].
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Prepare {

@@ -47,10 +47,20 @@ pub enum Mutant {
     InstallBeforeDurable,
     /// The successor's first leader skips its election although it did not propose the seal.
     SucceedWithoutElection,
+    /// A replica that was fenced goes on as if it was not.
+    FenceForgotten,
+    /// The entries of a log that goes on alone are numbered as if those who are gone had gone no further.
+    IndexNotRaised,
+    /// Of those who could go on alone, the one does whose log reaches least far.
+    ShortestGoesOn,
 }
 
 impl Mutant {
-    /// All of them.
+    /// Those that only show where a log is recovered without its majority.
+    pub const RECOVERY: [Mutant; 3] =
+        [Mutant::FenceForgotten, Mutant::IndexNotRaised, Mutant::ShortestGoesOn];
+
+    /// All others.
     pub const ALL: [Mutant; 22] = [
         Mutant::PromiseEarly,
         Mutant::AcceptEarly,

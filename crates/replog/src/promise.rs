@@ -23,7 +23,8 @@ impl Replog {
 
     /// Whether `ballot` was overtaken: by a later epoch, or by a promise in its own.
     pub(crate) fn is_overtaken(&self, ballot: Ballot) -> bool {
-        ballot.epoch < self.epoch().number || ballot < self.promised_in(ballot.epoch)
+        let lowest = if self.is_fenced() { self.fence } else { self.epoch().number };
+        ballot.epoch < lowest || ballot < self.promised_in(ballot.epoch)
     }
 
     /// From now on nothing below `ballot` is accepted or promised in its epoch.
@@ -84,7 +85,10 @@ impl Replog {
     /// The answer to the sender of something that was overtaken.
     pub(crate) fn stale(&self, overtaken: Ballot) -> Message {
         let epoch = self.epoch().clone();
-        let promised = self.promised_in(overtaken.epoch.max(epoch.number));
+        let mut promised = self.promised_in(overtaken.epoch.max(epoch.number));
+        if self.is_fenced() {
+            promised = promised.max(Ballot { epoch: self.fence, number: 0, node: None });
+        }
         let settled = self.retired || self.quorum_holds_takeover();
         Message::Stale { promised, epoch, settled }
     }

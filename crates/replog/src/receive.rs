@@ -29,6 +29,14 @@ pub(crate) struct Receiving {
     ballot: Ballot,
 }
 
+impl Receiving {
+    /// The own state, which is to count as one that ends elsewhere.
+    pub(crate) fn own(me: NodeId, meta: StateMeta, installed: Option<Sequence>) -> Self {
+        let (generation, ballot) = (meta.generation, meta.applied_ballot);
+        Receiving { from: me, meta, generation, next_part: 0, installed, ballot }
+    }
+}
+
 impl Replog {
     /// Whether the state was replaced but is not durable yet: nothing may be accepted on top of it.
     pub(crate) fn awaits_install(&self) -> bool {
@@ -136,6 +144,9 @@ impl Replog {
         self.receiving = None;
         let matched = meta.applied;
         self.persist_installed(matched, meta.applied_ballot, out);
+        if from == self.me {
+            return self.begin_alone(cx, out);
+        }
         out.send(from, Message::Accepted { ballot, matched, echo: Echo::default() });
     }
 }

@@ -123,6 +123,8 @@ pub enum Record {
         /// Epochs from the one of the state in the store on.
         epochs: Vec<Epoch>,
     },
+    /// Nothing below this epoch will be accepted, promised or led.
+    Fenced(u64),
 }
 
 impl Record {
@@ -130,7 +132,11 @@ impl Record {
     pub fn size_bytes(&self) -> usize {
         match self {
             Record::Append { entries, .. } => entries.iter().map(Entry::size_bytes).sum(),
-            Record::Promise(_) | Record::Entered(_) | Record::Installed { .. } | Record::Kept { .. } => 0,
+            Record::Promise(_)
+            | Record::Entered(_)
+            | Record::Installed { .. }
+            | Record::Kept { .. }
+            | Record::Fenced(_) => 0,
         }
     }
 }

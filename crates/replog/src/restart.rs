@@ -35,6 +35,7 @@ impl Replog {
                 self.log.restart(base, base_ballot);
                 self.journal.clear();
             }
+            Record::Fenced(epoch) => self.fence = self.fence.max(epoch),
             Record::Kept { promised, log_ballot, epochs } => {
                 self.restore_promise(promised);
                 self.log_ballot = self.log_ballot.max(log_ballot);
@@ -161,6 +162,9 @@ impl Replog {
         let kept = out.persist(Record::Kept { promised, log_ballot, epochs: self.epochs.clone() });
         for ahead in self.ahead.values() {
             out.persist(Record::Promise(*ahead));
+        }
+        if self.fence > 0 {
+            out.persist(Record::Fenced(self.fence));
         }
         kept
     }

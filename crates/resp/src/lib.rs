@@ -17,6 +17,7 @@
 extern crate alloc;
 
 mod error;
+mod explain;
 mod glob;
 mod inline;
 mod limits;

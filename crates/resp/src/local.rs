@@ -12,6 +12,8 @@ mod node;
 mod observe;
 mod quorate;
 
+pub(crate) use named::NAME as TRANSACTION_NAME;
+
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;

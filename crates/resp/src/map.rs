@@ -4,7 +4,6 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use core::ops::Range;
-use quorate_api::Consistency;
 
 /// Which node leads which slots, as one node believes.
 #[derive(Debug, Clone, PartialEq, Eq, Default)]
@@ -69,17 +68,8 @@ impl MapNode {
 pub(crate) enum Way {
     /// It is served here, if need be with the help of others.
     Here,
-    /// It is a read that this node's copy may answer.
-    Copy,
     /// The client should send it there.
     Moved(String),
-}
-
-impl Way {
-    /// How fresh what is served here has to be.
-    pub(crate) fn freshness(&self, asked: Consistency) -> Consistency {
-        if *self == Way::Copy { Consistency::Relaxed } else { asked }
-    }
 }
 
 impl ClusterMap {
@@ -89,8 +79,8 @@ impl ClusterMap {
         self.buckets.get(at)
     }
 
-    /// The way of a command with keys in these slots; `relaxed`: a read, of a client that said READONLY.
-    pub(crate) fn way(&self, mut slots: impl Iterator<Item = u16>, relaxed: bool) -> Way {
+    /// The way of a command with keys in these slots; `copies`: a read, of a client that said READONLY.
+    pub(crate) fn way(&self, mut slots: impl Iterator<Item = u16>, copies: bool) -> Way {
         let Some((slot, bucket)) = slots.next().and_then(|slot| Some((slot, self.bucket(slot)?))) else {
             return Way::Here;
         };
@@ -99,7 +89,7 @@ impl ClusterMap {
             return Way::Here;
         }
         match self.nodes.get(bucket.primary) {
-            _ if relaxed && bucket.here => Way::Copy,
+            _ if copies && bucket.here => Way::Here,
             Some(primary) if bucket.led && primary.reachable => {
                 Way::Moved(format!("MOVED {slot} {}", primary.address()))
             }
@@ -141,14 +131,14 @@ mod tests {
 
     #[test]
     fn clients_are_sent_to_who_leads_the_only_bucket() {
-        let way = |slots: &[u16], relaxed| map().way(slots.iter().copied(), relaxed);
+        let way = |slots: &[u16], copies| map().way(slots.iter().copied(), copies);
         assert_eq!(way(&[], false), Way::Here);
         assert_eq!(way(&[0, 99], false), Way::Here);
         assert_eq!(way(&[100, 199], false), Way::Moved("MOVED 100 h:6372".into()));
         assert_eq!(way(&[16_383], false), Way::Moved("MOVED 16383 h:6373".into()));
         assert_eq!(way(&[199, 200], false), Way::Here, "over several buckets");
-        assert_eq!(way(&[150], true), Way::Copy);
-        assert_eq!(way(&[50], true), Way::Here, "the primary's copy is as good as strict");
+        assert_eq!(way(&[150], true), Way::Here, "there is a copy");
+        assert_eq!(way(&[50], true), Way::Here);
         assert_eq!(way(&[150, 250], true), Way::Here);
     }
 
@@ -160,7 +150,13 @@ mod tests {
         map.buckets[2].here = false;
         assert_eq!(map.way([150].into_iter(), false), Way::Here);
         assert_eq!(map.way([250].into_iter(), false), Way::Here);
-        assert_eq!(map.way([250].into_iter(), true), Way::Here, "there is no copy here");
+        assert_eq!(map.way([250].into_iter(), true), Way::Here, "and there is no copy");
+        map.nodes[2].reachable = true;
+        assert_eq!(
+            map.way([250].into_iter(), true),
+            Way::Moved("MOVED 250 h:6373".into()),
+            "there is none here"
+        );
         assert_eq!(ClusterMap::default().way([1].into_iter(), false), Way::Here);
     }
 }

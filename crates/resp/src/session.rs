@@ -1,5 +1,6 @@
 //! The state of one connection, and the way of a command through it.
 
+use alloc::boxed::Box;
 use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
@@ -7,7 +8,9 @@ use bytes::Bytes;
 use quorate_api::{Command, Consistency, Outcome, Reply, Request, UNKNOWN_MESSAGE, slot_of};
 use quorate_values::{Effect, Spec};
 
+use crate::explain::{Explanation, Story};
 use crate::limits::WORD_OVERHEAD_BYTES;
+use crate::local::TRANSACTION_NAME;
 use crate::map::Way;
 use crate::step::What;
 use crate::table::{self, Found, InMulti, Local};
@@ -58,7 +61,7 @@ pub struct Session {
     pub(crate) limits: Limits,
     pub(crate) protocol: Protocol,
     pub(crate) consistency: Consistency,
-    /// Whether copies of this node may answer reads of the cluster view.
+    /// Whether this node's copies are to answer reads of the cluster view.
     pub(crate) readonly: bool,
     /// Whether the next command of the cluster view is served here, wherever it belongs.
     pub(crate) asking: bool,
@@ -76,6 +79,10 @@ pub struct Session {
     /// Whether a command is under way that later ones have to wait for.
     pub(crate) held: bool,
     pub(crate) last_command: &'static str,
+    /// When the command under way came, in microseconds since 1970.
+    pub(crate) now_us: u64,
+    /// What became of the last transaction.
+    pub(crate) explanation: Option<Explanation>,
 }
 
 /// What CLIENT REPLY asked for.
@@ -130,6 +137,8 @@ impl Session {
             watched: Watched::default(),
             held: false,
             last_command: "NULL",
+            now_us: 0,
+            explanation: None,
         }
     }
 
@@ -186,6 +195,7 @@ impl Session {
         if words.is_empty() {
             return Step::Answer(Answer::default());
         }
+        self.now_us = world.now_us();
         match self.interpret(words, world) {
             Step::Answer(mut answer) => {
                 if self.silent {
@@ -193,14 +203,19 @@ impl Session {
                 }
                 Step::Answer(answer)
             }
-            submit @ Step::Submit { .. } => submit,
+            later @ (Step::Submit { .. } | Step::Behind(_)) => later,
         }
     }
 
     /// Takes the outcome of a request that [`Session::command`] handed out with `then`. The reply is to be rendered
     /// in `then.protocol()`.
     pub fn complete(&mut self, then: Then, outcome: Outcome, world: &dyn World) -> Answer {
+        let named = then.story.is(TRANSACTION_NAME);
+        if named || matches!(then.what, What::Exec(_)) || then.story.is_told() {
+            self.explanation = Some(Explanation::new(*then.story, &outcome, world.now_us()));
+        }
         let mut answer = match then.what {
+            What::Explain => Answer::from(self.explanation()),
             What::Plain => Answer::from(reply_of(outcome)),
             What::Join(join) => Answer::from(primary::join(&join, outcome)),
             What::Watch(keys) => {
@@ -271,7 +286,7 @@ impl Session {
         }
         match self.way(spec, &command.args, map) {
             Way::Moved(to) => Reply::error(to).into(),
-            way => self.submit(Request::One(command), way.freshness(self.freshness()), What::Plain),
+            Way::Here => self.submit(Request::One(command), self.freshness(), What::Plain),
         }
     }
 
@@ -281,10 +296,9 @@ impl Session {
             _ if core::mem::take(&mut self.asking) => Way::Here,
             None => Way::Here,
             Some(map) => {
-                // What is watched must not be read from an older copy.
-                let relaxed = self.readonly && spec.effect == Effect::Read && self.watched.is_empty();
+                let copies = self.readonly && spec.effect == Effect::Read;
                 let keys = quorate_values::keys_of(spec, args);
-                map.way(keys.iter().map(|key| slot_of(key)), relaxed)
+                map.way(keys.iter().map(|key| slot_of(key)), copies)
             }
         }
     }
@@ -319,12 +333,25 @@ impl Session {
     /// A read between WATCH and EXEC must not be older than what is watched, or the EXEC would let through what was
     /// computed from an older value.
     fn freshness(&self) -> Consistency {
-        if self.watched.is_empty() { self.consistency } else { Consistency::Strict }
+        match self.consistency {
+            Consistency::Relaxed if self.watched.is_empty() => Consistency::Relaxed,
+            _ => self.strictly(),
+        }
+    }
+
+    /// As fresh as can be, from the copies of this node if the client said READONLY.
+    pub(crate) fn strictly(&self) -> Consistency {
+        if self.readonly { Consistency::Near } else { Consistency::Strict }
     }
 
     pub(crate) fn submit(&mut self, request: Request, consistency: Consistency, what: What) -> Step {
-        let then = Then { what, protocol: self.protocol, quiet: self.silent };
+        let then = self.then(what);
         Step::Submit { request, consistency, identity: None, then }
+    }
+
+    pub(crate) fn then(&self, what: What) -> Then {
+        let story = Box::new(Story::new(self.last_command, self.now_us));
+        Then { what, protocol: self.protocol, quiet: self.silent, story }
     }
 
     /// Refuses keys and values above the limits. Only a word that is longer than a key may be is looked at closely.

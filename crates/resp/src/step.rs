@@ -4,9 +4,10 @@ use alloc::boxed::Box;
 use alloc::string::String;
 use alloc::vec::Vec;
 use bytes::Bytes;
-use quorate_api::{Consistency, Identity, Reply, Request};
+use quorate_api::{Consistency, Identity, Reason, Reply, Request};
 
 use crate::Protocol;
+use crate::explain::Story;
 use crate::primary::Join;
 use crate::transaction::Place;
 
@@ -27,6 +28,9 @@ pub enum Step {
         /// What the session does with the outcome.
         then: Then,
     },
+    /// It is answered once all earlier commands of the connection are: give this, with any outcome, to
+    /// [`crate::Session::complete`] then.
+    Behind(Then),
 }
 
 /// The end of a command.
@@ -66,12 +70,18 @@ pub struct Then {
     pub(crate) what: What,
     pub(crate) protocol: Protocol,
     pub(crate) quiet: bool,
+    pub(crate) story: Box<Story>,
 }
 
 impl Then {
     /// The protocol that was in force when the command came: render the reply in this one.
     pub fn protocol(&self) -> Protocol {
         self.protocol
+    }
+
+    /// Takes a reason of the request, which is under way; see QUORATE EXPLAIN.
+    pub fn note(&mut self, reason: Reason) {
+        self.story.note(reason);
     }
 }
 
@@ -81,6 +91,8 @@ pub(crate) enum What {
     Plain,
     /// The versions of these keys are remembered.
     Watch(Vec<Bytes>),
+    /// What is known of the last transaction is the answer.
+    Explain,
     /// The replies of several buckets are put together.
     Join(Join),
     /// The replies of the node are merged with those of local commands. No places: there are no local commands.

@@ -8,6 +8,7 @@ use bytes::Bytes;
 use quorate_api::{Command, Consistency, Outcome, Reply, Request, Version};
 use quorate_values::KeyPlaces;
 
+use crate::explain::Explanation;
 use crate::session::{check_size, reply_of};
 use crate::step::What;
 use crate::table::{InMulti, Local};
@@ -167,9 +168,12 @@ fn exec(session: &mut Session, _: &[Bytes], world: &dyn World) -> Step {
     };
     let watched = core::mem::take(&mut session.watched);
     if transaction.spoilt {
-        return Reply::error("EXECABORT Transaction discarded because of previous errors.").into();
+        let why = "EXECABORT Transaction discarded because of previous errors.";
+        session.explanation = Some(Explanation::at_the_door("error", why));
+        return Reply::error(why).into();
     }
     if watched.failed {
+        session.explanation = Some(Explanation::at_the_door("nil", "a WATCH before it had failed"));
         return Reply::NilArray.into();
     }
     let mut commands = Vec::new();
@@ -184,6 +188,7 @@ fn exec(session: &mut Session, _: &[Bytes], world: &dyn World) -> Step {
         });
     }
     if commands.is_empty() && watched.versions.is_empty() {
+        session.explanation = Some(Explanation::at_the_door("done", "there was nothing to do"));
         return session.merge(places, Outcome::Done(Reply::Array(Vec::new())), world).into();
     }
     if places.len() == commands.len() {
@@ -192,7 +197,7 @@ fn exec(session: &mut Session, _: &[Bytes], world: &dyn World) -> Step {
     }
     session.held = !places.is_empty();
     let request = Request::Transaction { watched: watched.versions.into_iter().collect(), commands };
-    session.submit(request, Consistency::Strict, What::Exec(places))
+    session.submit(request, session.strictly(), What::Exec(places))
 }
 
 impl Session {

@@ -4,7 +4,7 @@
 //!
 //! * `# text`: a comment;
 //! * `@ 2`: what follows is said on connection 2, which is opened if need be;
-//! * `% password X`, `% limits tiny`, `% node unknown`: the circumstances from here on (a new password or limit holds
+//! * `% password X`, `% limits tiny`, `% node unknown`, `% tells waited`: the circumstances from here on (a new password or limit holds
 //!   for connections opened later);
 //! * `> GET k`: a command, its words as in an inline command, sent as an array;
 //! * `>> *1\r\n`: bytes, sent as they are;  `>>100 a`: these bytes, 100 times;
@@ -19,7 +19,7 @@ use std::path::Path;
 
 use bytes::BytesMut;
 use quorate_resp::{Limits, Parser};
-use support::{Client, TestNode, TestWorld, frame, outcome_named};
+use support::{Client, TestNode, TestWorld, frame, outcome_named, reason_named};
 
 struct Stage {
     world: TestWorld,
@@ -44,6 +44,7 @@ impl Stage {
         match text.split_once(' ') {
             Some(("password", password)) => self.world.password = Some(password.to_owned().into()),
             Some(("limits", "tiny")) => self.limits = Limits::tiny(),
+            Some(("tells", name)) => self.node.tells.push(reason_named(name)),
             Some(("node", end)) => self.node.ends_with = outcome_named(end),
             _ => panic!("no such circumstance: {text}"),
         }

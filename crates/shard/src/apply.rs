@@ -3,7 +3,8 @@
 use alloc::vec::Vec;
 use bytes::Bytes;
 use core::time::Duration;
-use quorate_api::{Reply, Request};
+use quorate_api::{Culprit, Reply, Request};
+use quorate_commit::LogId;
 use quorate_kernel::{Cx, Event, wire};
 use quorate_replog::session::Admission;
 use quorate_replog::{self as replog, Content, Index};
@@ -12,6 +13,7 @@ use crate::Mutant;
 use crate::batch::{BatchHeader, Payload, decode_batch};
 use crate::layout::counters_key;
 use crate::machine::{Out, Output, Shard, Timer};
+use crate::reasons::{Asked, by_node, by_transaction};
 use crate::run::run_request;
 use crate::view::View;
 
@@ -32,12 +34,11 @@ impl Shard {
         if last < first {
             return;
         }
-        let area = self.log.data_prefix();
-        let limits = self.limits.clone();
+        let (area, limits) = (self.log.data_prefix(), self.limits.clone());
         let mut view = View::applying(&*cx.store, &limits, area, self.state);
         view.shield = core::mem::take(&mut self.transactions.shield);
         let (mut answers, mut effects) = (Vec::new(), Vec::new());
-        let newest = self.log.last();
+        self.sessions.bury_ended(area, &mut view.overlay);
         let mut noted = false;
         for index in first..=last {
             let payload = match self.log.chosen_entry(index).map(|entry| &entry.content) {
@@ -53,7 +54,9 @@ impl Shard {
                     self.apply_payload(&mut view, index, &payload, &mut answers);
                     for entry in &payload.commits {
                         let world = (cx.now, &mut *cx.rng, &mut *cx.marks);
-                        self.transactions.apply(world, &mut view, newest, entry, &mut effects);
+                        self.transactions.apply(world, &mut view, entry, &mut effects);
+                        let culprit = entry.id().map(by_transaction).unwrap_or_default();
+                        self.writers.gave(view.state.versions, culprit);
                     }
                     noted |= self.notes.apply_all(area, &payload.notes, &mut view.overlay);
                     view.sweep();
@@ -76,14 +79,7 @@ impl Shard {
         cx.store.apply(batch);
         self.state = state;
         self.step_log(cx, Event::Input(replog::Input::Applied(last)), out);
-        if self.log.leads() {
-            for (header, replies) in answers {
-                let BatchHeader { origin, session, first_seq, .. } = header;
-                // The entry is chosen: a quorum's disks have it, whether this node's is among them or not.
-                out.output_early(Output::Answers { origin, session, first_seq, replies });
-            }
-            self.arm_expiry(cx, out);
-        }
+        self.answer(cx, answers, out);
         if noted {
             out.output(Output::Noted);
         }
@@ -92,6 +88,22 @@ impl Shard {
         if self.log.chosen() > self.log.applied() {
             out.arm(Timer::Apply, Duration::ZERO);
         }
+    }
+
+    /// Answers what was applied, if this node leads, and says before why something did nothing.
+    fn answer(&mut self, cx: &mut Cx<'_>, answers: Vec<(BatchHeader, Vec<Bytes>)>, out: &mut Out) {
+        let reasons = core::mem::take(&mut self.reasons);
+        if !self.log.leads() {
+            return;
+        }
+        // As with the answers.
+        reasons.into_iter().for_each(|reason| out.output_early(reason));
+        for (header, replies) in answers {
+            let BatchHeader { origin, session, first_seq, .. } = header;
+            // The entry is chosen: a quorum's disks have it, whether this node's is among them or not.
+            out.output_early(Output::Answers { origin, session, first_seq, replies });
+        }
+        self.arm_expiry(cx, out);
     }
 
     /// The last entry of the next bounded step.
@@ -115,8 +127,10 @@ impl Shard {
         payload: &Payload,
         answers: &mut Vec<(BatchHeader, Vec<Bytes>)>,
     ) {
+        self.writers.begin(view.state.versions);
         view.begin_entry(payload.now_ms, payload.seed);
         view.expire_due();
+        self.writers.gave(view.state.versions, Culprit { expiry: true, ..Culprit::default() });
         for batch in &payload.batches {
             // A batch that a peer garbled is refused whole, by every replica alike.
             if let Ok((header, requests)) = decode_batch(batch) {
@@ -145,6 +159,13 @@ impl Shard {
                 Admission::Replay(_) if again => Bytes::from(wire::encode(&run_request(view, request))),
                 Admission::Apply => {
                     let reply = run_request(view, request);
+                    if let Some(moved) = view.outrun.take() {
+                        let me = LogId(self.log.number().into());
+                        let asked = Asked::Request { session: header.session, seq };
+                        let reason = self.writers.reason(me, moved);
+                        self.reasons.push(Output::Reason { to: Some(header.origin), asked, reason });
+                    }
+                    self.writers.gave(view.state.versions, by_node(header.origin));
                     let encoded = Bytes::from(wire::encode(&reply));
                     session.finish(seq, encoded.clone(), index);
                     encoded

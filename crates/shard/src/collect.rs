@@ -78,7 +78,8 @@ impl View<'_> {
     /// Answers [`quorate_api::Request::Collect`].
     pub(crate) fn collect(&mut self, part: &[u8], known: &[u64]) -> Reply {
         let part = wire::decode::<Part>(part).unwrap_or_default();
-        if part.watched.iter().any(|(key, version)| self.version(key) != *version) {
+        self.outrun = self.moved(&part.watched);
+        if self.outrun.is_some() {
             return Reply::NilArray;
         }
         let stamps = self.stamps(&part);

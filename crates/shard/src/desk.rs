@@ -29,8 +29,9 @@ pub(crate) struct Desk {
     pub(crate) overtaken: BTreeSet<TransactionId>,
     /// Whether locks were given back since batches were held back.
     pub(crate) released: bool,
-    /// The newest entry of the log.
-    pub(crate) last: Index,
+    /// The newest entry of this reign that changes something without a lock: what is in the log behind it is of transactions,
+    /// which keep their locks until it is applied.
+    pub(crate) newest_batch: Index,
     /// One that was carried out in this life otherwise than its vote had said.
     pub(crate) strayed: Option<TransactionId>,
 }
@@ -67,7 +68,7 @@ impl Resources for At<'_, '_> {
             Taken::Full => Attempt::Full,
             Taken::Waits(owners) => Attempt::Waits(owners),
             Taken::All => {
-                self.desk.unchecked.push((self.desk.last, transaction.clone()));
+                self.desk.unchecked.push((self.desk.newest_batch, transaction.clone()));
                 Attempt::Later
             }
         }
@@ -90,6 +91,11 @@ impl Resources for At<'_, '_> {
         woken
     }
 
+    fn in_the_way(&self, transaction: &Transaction) -> Option<(Bytes, TransactionId)> {
+        let (place, owner) = self.desk.locks.hindrance(transaction.id)?;
+        Some((place.key(), owner))
+    }
+
     fn decide(&mut self, transaction: &Transaction, exports: &BTreeMap<LogId, Bytes>) -> Verdict {
         let read =
             |(log, export): (&LogId, &Bytes)| (*log, wire::decode::<Export>(export).unwrap_or_default());
@@ -99,6 +105,22 @@ impl Resources for At<'_, '_> {
             Some(decision) => Verdict::Commit(Bytes::from(wire::encode(&decision))),
             None => Verdict::TooLarge,
         }
+    }
+
+    fn share(&mut self, decision: &Bytes, to: LogId) -> Bytes {
+        let mut whole = wire::decode::<Decision>(decision).unwrap_or_default();
+        whole.shares.retain(|log, _| *log == to);
+        whole.replies.clear();
+        Bytes::from(wire::encode(&whole))
+    }
+
+    fn bundle(&mut self, parts: &[(usize, Bytes)]) -> Bytes {
+        Part::bundle(parts).encode()
+    }
+
+    fn excerpts(&mut self, decision: &Bytes, count: usize) -> Vec<Bytes> {
+        let whole = wire::decode::<Decision>(decision).unwrap_or_default();
+        whole.excerpts(count).iter().map(|excerpt| Bytes::from(wire::encode(excerpt))).collect()
     }
 
     fn carry_out(&mut self, transaction: &Transaction, decision: &Bytes) {

@@ -1,22 +1,22 @@
 //! The shard as a machine: a log and what it does to the store.
 
 use alloc::boxed::Box;
-use alloc::collections::{BTreeMap, VecDeque};
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use bytes::Bytes;
-use quorate_api::{Reply, Request, SessionId};
+use quorate_api::{Reason, Reply, Request, SessionId};
 use quorate_commit::{Ledger, LogId, Outcome, Transaction, TransactionId};
 use quorate_kernel::{Cx, Event, Machine, NodeId, Position, Told, wire};
-use quorate_replog::{self as replog, ChangeEnd, Index, Member, Message, Record, Replog};
+use quorate_replog::{self as replog, ChangeEnd, Index, Member, Message, Record, Replog, era_start};
 
 use crate::Mutant;
 use crate::layout::{State, counters_key};
 use crate::notes::{Note, Notes};
-use crate::part::wants_of;
+use crate::reads::{Reading, Reads, Wanted};
+use crate::reasons::{Asked, Writers};
 use crate::sessions::{Limits, Sessions};
 use crate::shield::Shield;
 use crate::transact::Transactions;
-use crate::view::View;
 
 /// The timers of a shard.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -45,6 +45,22 @@ pub enum Input {
         /// What to read.
         requests: Vec<Request>,
     },
+    /// For a leader: tell as of which entry a copy may answer reads that came before this: [`Output::ReadIndex`].
+    ReadIndex {
+        /// Names the question.
+        ticket: u64,
+        /// The node that has the copy.
+        replica: NodeId,
+    },
+    /// Answer these reads, whether this node leads or not, once this entry is applied; then as if it led.
+    ReadAt {
+        /// Names the read.
+        ticket: u64,
+        /// The entry.
+        index: Index,
+        /// What to read.
+        requests: Vec<Request>,
+    },
     /// Change the members.
     Change {
         /// Names the request.
@@ -65,8 +81,8 @@ pub enum Input {
     PeerConnected(NodeId),
     /// This node may have died.
     PeerLost(NodeId),
-    /// Old records of this shard are in the way of letting go of others'.
-    Checkpoint,
+    /// What is the log's business alone.
+    Log(replog::Input),
     /// Take part in this transaction, of which this shard is the coordinator.
     Transact(Box<Transaction>),
     /// Put this note in the place of the one with its name, unless that is another than it builds on.
@@ -121,6 +137,13 @@ pub enum Output {
         /// together, are to be asked again.
         replies: Vec<Reply>,
     },
+    /// As of this entry, or a newer one, a copy may answer.
+    ReadIndex {
+        /// As in [`Input::ReadIndex`].
+        ticket: u64,
+        /// The entry.
+        index: Index,
+    },
     /// A read cannot be answered here.
     ReadRefused {
         /// As in [`Input::Read`].
@@ -155,6 +178,15 @@ pub enum Output {
         /// How.
         outcome: Outcome,
     },
+    /// Why a request did nothing, or what it waits for; before its answer. Harmless if forgotten.
+    Reason {
+        /// Who took it from its client, if the node does not know by itself.
+        to: Option<NodeId>,
+        /// Which request; a read by its ticket.
+        asked: Asked,
+        /// Why.
+        reason: Box<Reason>,
+    },
     /// A transaction was not taken.
     TransactionNotTaken {
         /// Which.
@@ -166,13 +198,6 @@ pub enum Output {
 
 /// The effect buffer of a shard.
 pub type Out = quorate_kernel::Out<Message, Timer, Record, Output>;
-
-/// A read under way.
-#[derive(Debug, Clone)]
-struct Reading {
-    ticket: u64,
-    requests: Vec<Request>,
-}
 
 /// A log applied to the store.
 #[derive(Debug)]
@@ -186,17 +211,13 @@ pub struct Shard {
     /// Batches that arrived together and go into the log as one entry.
     pub(crate) gathered: Vec<Bytes>,
     pub(crate) gathered_bytes: usize,
-    /// Reads that the log has not allowed yet, by the log's ticket.
-    asked: BTreeMap<u64, Reading>,
-    tickets: u64,
-    /// Allowed reads that wait for an entry to be applied.
-    allowed: VecDeque<(Index, Reading)>,
-    /// Allowed reads that wait for logged time to pass a key's expiry.
-    untimely: Vec<Reading>,
-    /// Allowed reads that wait for the outcome of transactions.
-    behind: Vec<Reading>,
+    pub(crate) reads: Reads,
     pub(crate) transactions: Transactions,
     pub(crate) notes: Notes,
+    /// Who gave which versions, for explanations.
+    pub(crate) writers: Writers,
+    /// Why requests did nothing that were applied in this step.
+    pub(crate) reasons: Vec<Output>,
     /// Whether `state` and `sessions` are those of the store.
     pub(crate) loaded: bool,
     /// The newest time that was proposed without a batch.
@@ -214,13 +235,11 @@ impl Shard {
             appended: BTreeMap::new(),
             gathered: Vec::new(),
             gathered_bytes: 0,
-            asked: BTreeMap::new(),
-            tickets: 0,
-            allowed: VecDeque::new(),
-            untimely: Vec::new(),
-            behind: Vec::new(),
+            reads: Reads::default(),
             transactions: Transactions::new(me, &limits, Ledger::new(me)),
             notes: Notes::default(),
+            writers: Writers::default(),
+            reasons: Vec::new(),
             loaded: false,
             ticked_ms: 0,
             limits,
@@ -258,21 +277,17 @@ impl Shard {
         self.log.is_ready() && self.log.takeover().is_some_and(|takeover| self.log.applied() >= takeover)
     }
 
-    /// Answers from the state as it is here now, however old.
-    pub fn read_relaxed(&self, cx: &mut Cx<'_>, request: &Request) -> Reply {
-        let area = self.log.data_prefix();
-        let (now_ms, seed) = (cx.wall.unix_ms, cx.rng.next_u64());
-        let mut view = View::reading(&*cx.store, &self.limits, area, self.state, now_ms, seed);
-        crate::run::run_request(&mut view, request)
-    }
-
     fn input(&mut self, cx: &mut Cx<'_>, input: Input, out: &mut Out) {
         match input {
             Input::Submit(batch) => self.submit(cx, batch, out),
             Input::Read { ticket, requests } => {
-                self.tickets += 1;
-                self.asked.insert(self.tickets, Reading { ticket, requests });
-                self.step_log(cx, Event::Input(replog::Input::Read(self.tickets)), out);
+                self.ask_log(cx, Wanted::Answers(Reading { ticket, requests }), out);
+            }
+            Input::ReadIndex { ticket, replica } => {
+                self.ask_log(cx, Wanted::Index { ticket, replica }, out);
+            }
+            Input::ReadAt { ticket, index, requests } => {
+                self.read_at(cx, index, Reading { ticket, requests }, out);
             }
             Input::Change { ticket, add, remove } => {
                 self.step_log(cx, Event::Input(replog::Input::Change { ticket, add, remove }), out);
@@ -287,7 +302,7 @@ impl Shard {
             Input::Transact(transaction) => self.transact(cx, *transaction, out),
             Input::Told(message) => self.told_by(cx, *message, out),
             Input::Note(note) => self.propose_note(cx, note, out),
-            Input::Checkpoint => self.step_log(cx, Event::Input(replog::Input::Checkpoint), out),
+            Input::Log(input) => self.step_log(cx, Event::Input(input), out),
             Input::PeerLost(peer) => self.step_log(cx, Event::Input(replog::Input::PeerLost(peer)), out),
         }
     }
@@ -324,17 +339,8 @@ impl Shard {
     fn told(&mut self, cx: &mut Cx<'_>, output: replog::Output, out: &mut Out) {
         match output {
             replog::Output::Chosen => self.apply(cx, out),
-            replog::Output::Read { ticket, index } => {
-                if let Some(reading) = self.asked.remove(&ticket) {
-                    self.allowed.push_back((index, reading));
-                    self.serve_reads(cx, out);
-                }
-            }
-            replog::Output::ReadRefused { ticket } => {
-                if let Some(reading) = self.asked.remove(&ticket) {
-                    out.output(Output::ReadRefused { ticket: reading.ticket });
-                }
-            }
+            replog::Output::Read { ticket, index } => self.read_allowed(cx, ticket, index, out),
+            replog::Output::ReadRefused { ticket } => self.reads.refused(ticket, out),
             replog::Output::Role => {
                 self.appended.clear();
                 let batches = core::mem::take(&mut self.gathered);
@@ -342,9 +348,7 @@ impl Shard {
                 self.turn_away(&batches, out);
                 self.ticked_ms = 0;
                 if !self.log.leads() {
-                    for reading in self.untimely.drain(..).chain(self.behind.drain(..)) {
-                        out.output(Output::ReadRefused { ticket: reading.ticket });
-                    }
+                    self.reads.led_elsewhere(out);
                 }
                 self.arm_expiry(cx, out);
                 out.output(Output::Role);
@@ -369,91 +373,16 @@ impl Shard {
             Some(Err(error)) => panic!("the counters of the shard: {error}"),
             None => State::default(),
         };
-        self.sessions = Sessions::load(cx, area);
+        // Numbers given to what is lost must not be given again.
+        let floor = era_start(self.log.applied());
+        self.state.versions = self.state.versions.max(floor);
+        self.sessions = Sessions::load(cx, area, floor);
         let me = LogId(self.log.number().into());
-        self.transactions = Transactions::load(cx, area, me, &self.limits);
+        self.transactions = Transactions::load(cx, area, me, &self.limits, floor > 0);
         self.notes = Notes::load(cx, area);
         out.output(Output::Noted);
         self.loaded = true;
         self.serve_reads(cx, out);
-    }
-
-    /// Answers the allowed reads whose entry is applied.
-    pub(crate) fn serve_reads(&mut self, cx: &mut Cx<'_>, out: &mut Out) {
-        while let Some((index, _)) = self.allowed.front() {
-            if *index > self.log.applied() && !self.limits.breaks(Mutant::ReadBeforeApplied) {
-                break;
-            }
-            if let Some((_, reading)) = self.allowed.pop_front() {
-                self.serve(cx, reading, out);
-            }
-        }
-        for reading in core::mem::take(&mut self.behind) {
-            self.serve(cx, reading, out);
-        }
-        if !self.untimely.is_empty() {
-            let now_ms = self.state.now_ms;
-            let waiting = core::mem::take(&mut self.untimely);
-            // Time has gone on, or leadership will be lost: each pass makes progress or waits for the next entry.
-            for reading in waiting {
-                if now_ms >= self.ticked_ms || !self.log.leads() {
-                    self.serve(cx, reading, out);
-                } else {
-                    self.untimely.push(reading);
-                }
-            }
-        }
-    }
-
-    fn serve(&mut self, cx: &mut Cx<'_>, reading: Reading, out: &mut Out) {
-        let area = self.log.data_prefix();
-        let now_ms = cx.wall.unix_ms;
-        let seed = cx.rng.next_u64();
-        let mut view = View::reading(&*cx.store, &self.limits, area, self.state, now_ms, seed);
-        view.shield = core::mem::take(&mut self.transactions.shield);
-        let (mut replies, mut bytes) = (Vec::with_capacity(reading.requests.len()), 0);
-        let mut waits = false;
-        for request in &reading.requests {
-            let passes = self.limits.breaks(Mutant::ReadsPassTransactions);
-            if !passes && !view.shield.is_empty() && view.shield.is_in_the_way(&wants_of(request)) {
-                // Its outcome may be known elsewhere, and what is seen here must not be older.
-                cx.marks.hit("shard.read.waits_for_transaction");
-                waits = replies.is_empty();
-                break;
-            }
-            let reply = crate::run::run_request(&mut view, request);
-            if view.leans {
-                // A key is past its time and there only because a transaction that found it waits for its outcome: whoever
-                // sees it now would see it for as long as that takes.
-                cx.marks.hit("shard.read.leans");
-                waits = replies.is_empty();
-                break;
-            }
-            bytes += reply.size_bytes();
-            if bytes > self.limits.replies_bytes_max && !replies.is_empty() {
-                cx.marks.hit("shard.read.answered_in_part");
-                break;
-            }
-            replies.push(reply);
-        }
-        self.transactions.shield = core::mem::take(&mut view.shield);
-        if waits {
-            return self.behind.push(reading);
-        }
-        if view.expiry_pending.is_none() || self.limits.breaks(Mutant::ExpiryByLocalClock) {
-            // What was read is chosen and applied: other nodes' disks have it.
-            let (ticket, applied) = (reading.ticket, self.log.applied());
-            return out.output_early(Output::Read { ticket, applied, replies });
-        }
-        // By this clock a key has expired, but the log does not say so yet. Were it read as gone now, another leader
-        // with a slower clock could show it again: let the log decide, then read.
-        cx.marks.hit("shard.read.waits_for_expiry");
-        if self.takes_batches() {
-            self.untimely.push(reading);
-            self.tick(cx, now_ms, out);
-        } else {
-            out.output(Output::ReadRefused { ticket: reading.ticket });
-        }
     }
 }
 

@@ -64,13 +64,19 @@ pub enum Mutant {
     ScanEndsEarly,
     /// What is read at several shards without locks is believed the first time.
     CollectsOnce,
+    /// A copy answers strict reads from what it has applied, however far that is.
+    CopiesReadAtOnce,
+    /// Strict reads at copies do not wait for transactions that are prepared to change what they read.
+    CopiesPassTransactions,
     /// What bears a name of its client gets a number of the node's own.
     NamesIgnored,
+    /// An EXEC that did nothing is explained by the first of its watched keys, and by a version that this never had.
+    ReasonsMadeUp,
 }
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Mutant; 31] = [
+    pub const ALL: [Mutant; 34] = [
         Mutant::SessionsNotInSnapshot,
         Mutant::ApplyAgain,
         Mutant::SessionRowMissing,
@@ -101,6 +107,9 @@ impl Mutant {
         Mutant::TimePassesVotes,
         Mutant::ScanEndsEarly,
         Mutant::CollectsOnce,
+        Mutant::CopiesReadAtOnce,
+        Mutant::CopiesPassTransactions,
         Mutant::NamesIgnored,
+        Mutant::ReasonsMadeUp,
     ];
 }

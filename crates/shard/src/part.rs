@@ -162,6 +162,16 @@ pub(crate) enum Place {
     Key(Bytes),
 }
 
+impl Place {
+    /// The key, for explanations; empty for what stands for all of them.
+    pub(crate) fn key(&self) -> Bytes {
+        match self {
+            Place::Key(key) => Bytes::copy_from_slice(key),
+            Place::Everybody | Place::Keyspace => Bytes::new(),
+        }
+    }
+}
+
 #[derive(Default)]
 struct Wants {
     keys: Vec<Want<Place>>,

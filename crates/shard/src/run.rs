@@ -42,8 +42,8 @@ fn run_unbounded(view: &mut View<'_>, request: &Request) -> Reply {
             Reply::Array(versions.collect())
         }
         Request::Transaction { watched, commands } => {
-            let ignored = view.limits.breaks(Mutant::WatchIgnored);
-            if !ignored && watched.iter().any(|(key, version)| view.version(key) != *version) {
+            view.outrun = view.moved(watched).filter(|_| !view.limits.breaks(Mutant::WatchIgnored));
+            if view.outrun.is_some() {
                 return Reply::NilArray;
             }
             let replies: Vec<Reply> = commands.iter().map(|command| run_command(view, command)).collect();

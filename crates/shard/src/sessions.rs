@@ -1,6 +1,7 @@
 //! The sessions of a shard: in memory, and as rows beside the values.
 
 use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
 use bytes::Bytes;
 use core::time::Duration;
 use quorate_kernel::{Cx, wire};
@@ -112,17 +113,30 @@ impl Limits {
 pub(crate) struct Sessions {
     table: BTreeMap<u64, Session>,
     changed: BTreeSet<u64>,
+    /// Sessions that ended when the log went on without its newest entries: their rows are still there.
+    ended: Vec<u64>,
 }
 
 impl Sessions {
-    pub(crate) fn load(cx: &mut Cx<'_>, area: Area) -> Self {
+    /// Those in the store. Sessions that were not used since entry `floor`, where the log went on without its newest entries, have
+    /// ended: their origins count from numbers that it may know nothing of.
+    pub(crate) fn load(cx: &mut Cx<'_>, area: Area, floor: Index) -> Self {
         let (start, end) = sessions_range(area);
         let rows = cx.store.scan(Scan::range(&start, Some(&end)));
-        let table = rows.into_iter().map(|(key, value)| match wire::decode(&value) {
+        let sessions = rows.into_iter().map(|(key, value)| match wire::decode::<Session>(&value) {
             Ok(session) => (number_in(&key), session),
             Err(error) => panic!("the row of a session: {error}"),
         });
-        Sessions { table: table.collect(), changed: BTreeSet::new() }
+        let (table, ended): (BTreeMap<_, _>, BTreeMap<_, _>) =
+            sessions.partition(|(_, session)| session.used() >= floor);
+        Sessions { table, changed: BTreeSet::new(), ended: ended.into_keys().collect() }
+    }
+
+    /// Removes the rows of those that have ended. Called before anything else is applied: all replicas do it with the same entry.
+    pub(crate) fn bury_ended(&mut self, area: Area, overlay: &mut Overlay) {
+        for number in core::mem::take(&mut self.ended) {
+            overlay.delete(session_key(area, number));
+        }
     }
 
     pub(crate) fn get(&self, session: u64) -> Option<&Session> {

@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 use bytes::Bytes;
 use core::time::Duration;
+use quorate_commit::View as Reign;
 use quorate_kernel::{Cx, Event};
 use quorate_replog as replog;
 
@@ -69,13 +70,24 @@ impl Shard {
         // Nobody locks anything between what is let pass here and its way into the log.
         let mut passing = self.transactions.let_pass(cx.marks, cx.wall.unix_ms, batches);
         let (now_ms, batches) = (self.entry_time(cx), core::mem::take(&mut passing.batches));
+        self.tell_waited(core::mem::take(&mut passing.waited), out);
         let commits = self.next_entries(out);
         if !batches.is_empty() || !commits.is_empty() {
             let seed = cx.rng.next_u64();
             let payload = Payload { now_ms, seed, batches, commits, notes: Vec::new() };
             self.propose(cx, &payload, out);
+            if !payload.batches.is_empty() {
+                self.transactions.has_batch(self.log.last());
+            }
         }
         self.has_passed(cx, passing, out);
+    }
+
+    /// The ballot that this node leads, as commitment knows it.
+    pub(crate) fn reign(&self) -> Option<Reign> {
+        let ballot = self.log.leading()?;
+        let node = ballot.node.map_or(0, |node| node.0);
+        Some(Reign { epoch: ballot.epoch, number: ballot.number, node })
     }
 
     /// Gathered batches do not get into the log: their origins must send them again.

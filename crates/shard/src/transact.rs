@@ -1,7 +1,7 @@
 //! Transactions over several shards at one of them: locks, votes, and what is held back meanwhile.
 //!
 //! `quorate-commit` decides; this is its parent. A transaction's keys are locked at the primary first and looked at when everything
-//! that was in the log by then is applied; its commands run once to learn their replies, and again, alike, at every
+//! without locks that was in the log by then is applied; its commands run once to learn their replies, and again, alike, at every
 //! replica when it has happened. Batches that touch what is locked wait at the primary, and behind them those of the
 //! same session.
 
@@ -12,7 +12,6 @@ use core::time::Duration;
 use quorate_commit::locks::LockTable;
 use quorate_commit::{
     Attempt, Commit, Effect, Entry, Ledger, LogId, Message, State, Transaction, TransactionId, Turn,
-    View as Reign,
 };
 use quorate_kernel::{Cx, Marks, Rng, Time, wire};
 use quorate_replog::Index;
@@ -67,7 +66,7 @@ impl Transactions {
                 unchecked: Vec::new(),
                 overtaken: BTreeSet::new(),
                 released: false,
-                last: 0,
+                newest_batch: 0,
                 strayed: None,
             },
             entries: VecDeque::new(),
@@ -80,9 +79,9 @@ impl Transactions {
     }
 
     /// What the store says.
-    pub(crate) fn load(cx: &Cx<'_>, area: Area, me: LogId, limits: &Limits) -> Self {
+    pub(crate) fn load(cx: &Cx<'_>, area: Area, me: LogId, limits: &Limits, has_lost: bool) -> Self {
         let (start, end) = ledger_range(area);
-        let mut ledger = Ledger::new(me);
+        let mut ledger = Ledger::new(me).after_losses(has_lost);
         for (key, value) in cx.store.scan(Scan::range(&start, Some(&end))) {
             if let Err(error) = ledger.load(ledger_name(&key), &value) {
                 panic!("a row of the ledger of transactions: {error}");
@@ -107,7 +106,6 @@ impl Transactions {
         &mut self,
         (now, rng, marks): (Time, &mut Rng, &mut Marks),
         view: &mut View<'_>,
-        last: Index,
         entry: &Entry,
         effects: &mut Vec<Effect>,
     ) {
@@ -116,7 +114,6 @@ impl Transactions {
         if let (Some(id), Some(record)) = (entry.id(), before) {
             view.shield.lower(id, &record.transaction);
         }
-        self.desk.last = last;
         let mut at = At { desk: &mut self.desk, view: Some(&mut *view) };
         let mut turn = Turn { now, rng, marks, resources: &mut at, out: effects };
         self.commit.applied(&mut turn, entry);
@@ -144,6 +141,11 @@ impl Transactions {
         passing
     }
 
+    /// An entry of the log changes something without a lock.
+    pub(crate) fn has_batch(&mut self, index: Index) {
+        self.desk.newest_batch = index;
+    }
+
     /// Asserts that what was carried out did what its vote had said. Not while it is carried out: the client has been told
     /// what the vote said, and a server that stops at the entry would stop there again.
     pub(crate) fn check(&self) {
@@ -162,7 +164,6 @@ impl Shard {
     ) {
         let mut effects = Vec::new();
         let transactions = &mut self.transactions;
-        transactions.desk.last = self.log.last();
         let mut at = At { desk: &mut transactions.desk, view: None };
         let mut turn = Turn {
             now: cx.now,
@@ -190,9 +191,7 @@ impl Shard {
                 continue;
             }
             let Some(attempt) = self.look_at(cx, &transaction, out) else { continue };
-            let desk = &mut self.transactions.desk;
-            desk.last = self.log.last();
-            let mut at = At { desk, view: None };
+            let mut at = At { desk: &mut self.transactions.desk, view: None };
             let mut turn = Turn {
                 now: cx.now,
                 rng: &mut *cx.rng,
@@ -237,6 +236,7 @@ impl Shard {
             Effect::Result { id, outcome } => out.output_early(Output::Transacted { id, outcome }),
             // Nothing happened.
             Effect::NotTaken { id, why } => out.output_early(Output::TransactionNotTaken { id, why }),
+            Effect::Waits { id, wait } => self.tell_wait(id, &wait, out),
             Effect::Arm(after) => out.arm(Timer::Commit, after),
         }
     }
@@ -251,9 +251,8 @@ impl Shard {
         let mut view = View::reading(&*cx.store, &self.limits, area, self.state, now_ms, seed);
         view.looks = true;
         view.shield = core::mem::take(&mut self.transactions.shield);
-        let moved = part.watched.iter().find(|(key, version)| view.version(key) != *version);
-        let attempt = match moved {
-            Some((key, _)) => Attempt::Refused { resource: key.clone(), by: None },
+        let attempt = match view.moved(&part.watched) {
+            Some(moved) => self.writers.refuse(self.transactions.desk.me, moved),
             None => {
                 let replies = run_part(&mut view, &part);
                 if !part.lends.is_empty() {
@@ -291,13 +290,6 @@ impl Shard {
         Some(attempt)
     }
 
-    /// The ballot that this node leads, as commitment knows it.
-    pub(crate) fn reign(&self) -> Option<Reign> {
-        let ballot = self.log.leading()?;
-        let node = ballot.node.map_or(0, |node| node.0);
-        Some(Reign { epoch: ballot.epoch, number: ballot.number, node })
-    }
-
     /// Begins or ends what depends on leading the log.
     pub(crate) fn look_after_reign(&mut self, cx: &mut Cx<'_>, out: &mut Out) {
         let reign = self.reign();
@@ -308,6 +300,7 @@ impl Shard {
             desk.locks = lock_table(&self.limits);
             desk.unchecked.clear();
             desk.overtaken.clear();
+            desk.newest_batch = 0;
             transactions.entries.clear();
             transactions.heard.clear();
             let held: Vec<Bytes> = transactions.held.take().collect();
@@ -324,6 +317,9 @@ impl Shard {
     /// A transaction is asked for.
     pub(crate) fn transact(&mut self, cx: &mut Cx<'_>, transaction: Transaction, out: &mut Out) {
         self.hear(cx, transaction.id.origin, out);
+        if let Some(origin) = self.transactions.commit.bundles_origin() {
+            self.hear(cx, origin, out);
+        }
         self.commit(cx, out, |commit, turn| commit.request(turn, transaction, Default::default()));
     }
 

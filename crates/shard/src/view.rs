@@ -13,11 +13,15 @@ use crate::layout::{
     Area, HEADER_KEY_BYTES, Header, Keys, State, decode_value, encode_value, number_in, removal_key,
 };
 use crate::overlay::Overlay;
+use crate::reasons::Moved;
 use crate::sessions::Limits;
 use crate::shield::Shield;
 
 /// Rows of dead collections and keyspaces removed with each entry.
 const SWEEP_ROWS: usize = 32;
+
+/// Marks the version of a key whose time is over: removing it gives it the next one.
+pub(crate) const VERSION_OVER: u64 = 1 << 62;
 
 /// The key that was looked at last: most commands look at one key several times.
 struct Last {
@@ -53,6 +57,8 @@ pub(crate) struct View<'a> {
     pub(crate) looks: bool,
     /// Something is there only because another transaction has found it: for this one it may be gone by the outcome.
     pub(crate) leans: bool,
+    /// Why the request that ran last did nothing, if a watched key had changed.
+    pub(crate) outrun: Option<Moved>,
 }
 
 impl<'a> View<'a> {
@@ -73,6 +79,7 @@ impl<'a> View<'a> {
             shield: Shield::default(),
             looks: false,
             leans: false,
+            outrun: None,
         }
     }
 
@@ -233,8 +240,10 @@ impl<'a> View<'a> {
 
     /// The key's version, for WATCH.
     pub(crate) fn version(&mut self, key: &[u8]) -> Version {
-        if let Some((header, _)) = self.live(key) {
-            return Version(header.version);
+        if let Some((header, _)) = self.raw(key) {
+            // What is past its time and not removed yet is neither what was there nor, again, what was there before.
+            let over = if self.is_live(key, &header) { 0 } else { VERSION_OVER };
+            return Version(header.version | over);
         }
         let removed = self.row_at(&removal_key(self.area, position_of(key)));
         let removed = removed.and_then(|row| row.first_chunk().map(|bytes| u64::from_be_bytes(*bytes)));

@@ -30,6 +30,7 @@ impl<H: Harness> World<H> {
     /// If there is no such node, as all functions that name one.
     pub fn crash(&mut self, node: NodeId) {
         self.kill(self.place_of(node));
+        self.take_agenda();
     }
 
     /// `node`, which is down, starts again with what its disk holds.
@@ -42,6 +43,7 @@ impl<H: Harness> World<H> {
     pub fn lose_disk(&mut self, node: NodeId, after: Duration) -> Option<NodeId> {
         let place = self.place_of(node);
         self.kill(place);
+        self.take_agenda();
         self.wipe(place, nanos(after))
     }
 

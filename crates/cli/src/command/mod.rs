@@ -6,6 +6,7 @@ pub(crate) mod config;
 pub(crate) mod data;
 pub(crate) mod local;
 pub(crate) mod members;
+pub(crate) mod recover;
 pub(crate) mod sim;
 pub(crate) mod start;
 pub(crate) mod status;

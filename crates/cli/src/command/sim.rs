@@ -145,13 +145,14 @@ impl<H: Harness, F: Fn(&Plan) -> H + Sync> Runner for Entry<F> {
 /// Every profile. A new one is one more line.
 fn runners() -> Vec<Box<dyn Runner>> {
     let (log, members, whole) = (replog::swarm(), membership::swarm(), node::swarm());
-    let (transactions, placed) = (commit::swarm(), node::placed());
+    let (transactions, placed, bundles) = (commit::swarm(), node::placed(), node::bundles());
     vec![
         entry(log.profile.clone(), move |plan| replog::Cluster::new(plan, &log.stress)),
         entry(transactions.profile.clone(), move |plan| commit::Cluster::new(plan, &transactions.stress)),
         entry(members.profile.clone(), move |plan| membership::Cluster::new(plan, &members.stress)),
         entry(whole.profile.clone(), move |plan| node::Cluster::new(plan, &whole.stress)),
         entry(placed.profile.clone(), move |plan| node::Cluster::new(plan, &placed.stress)),
+        entry(bundles.profile.clone(), move |plan| node::Cluster::new(plan, &bundles.stress)),
     ]
 }
 

@@ -44,6 +44,9 @@ fn render(view: &ClusterView) -> String {
     }
     text.push_str(&summary(view));
     text.push('\n');
+    for (bucket, _) in view.halted().into_values() {
+        text.extend(bucket.alarm().map(|alarm| format!("HALTED: {alarm}\n")));
+    }
     text
 }
 

@@ -2,6 +2,8 @@
 
 use std::fmt::Write as _;
 
+use quorate_node::BucketStatus;
+
 use crate::stats::Snapshot;
 
 const STYLE: &str = "body{font:15px system-ui,sans-serif;margin:2em auto;max-width:60em;padding:0 1em}\
@@ -42,6 +44,9 @@ fn write(page: &mut String, picture: &Snapshot) -> std::fmt::Result {
         id = node.id,
         role = escape(&node.role),
     )?;
+    for alarm in node.buckets.iter().filter_map(BucketStatus::alarm) {
+        write!(page, "<p class=no>{}", escape(&alarm))?;
+    }
     members(page, picture)?;
     buckets(page, picture)?;
     let numbers = [

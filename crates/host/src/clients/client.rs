@@ -5,7 +5,7 @@ use std::io::{self, Read};
 
 use bytes::{Bytes, BytesMut};
 use mio::net::TcpStream;
-use quorate_api::{Outcome, Reply};
+use quorate_api::{Outcome, Reason, Reply};
 use quorate_kernel::Time;
 use quorate_node::{ConnectionId, Ticket};
 use quorate_resp::{Act, Answer, ClientRow, Parser, Protocol, Session, Then, World, render};
@@ -26,6 +26,8 @@ enum Content {
     Waiting(Pending),
     /// It waits for earlier ones only.
     Done(Option<Reply>, Protocol),
+    /// It is answered when earlier ones are.
+    Behind(Then),
 }
 
 /// A request under way.
@@ -198,7 +200,7 @@ impl Client {
     ) -> Option<(Ended, Vec<Act>)> {
         let at = self.slots.binary_search_by_key(&ticket, |slot| slot.ticket).ok()?;
         let slot = self.slots.get_mut(at)?;
-        if matches!(slot.content, Content::Done(..)) {
+        if !matches!(slot.content, Content::Waiting(_)) {
             return None;
         }
         let Content::Waiting(pending) =
@@ -214,15 +216,38 @@ impl Client {
         self.waiting_bytes -= pending.bytes;
         let answer = self.session.complete(pending.then, outcome, world);
         slot.content = Content::Done(answer.reply, protocol);
-        self.render_ready();
+        self.render_ready(world);
         Some((told, answer.acts))
     }
 
+    /// Keeps the place of a command that is answered when all before it are.
+    pub(super) fn behind(&mut self, ticket: Ticket, then: Then, world: &dyn World) {
+        self.slots.push_back(Slot { ticket, content: Content::Behind(then) });
+        self.render_ready(world);
+    }
+
+    /// Takes a reason of a request under way.
+    pub(super) fn note(&mut self, ticket: Ticket, reason: Reason) {
+        let Ok(at) = self.slots.binary_search_by_key(&ticket, |slot| slot.ticket) else { return };
+        if let Content::Waiting(pending) = &mut self.slots[at].content {
+            pending.then.note(reason);
+        }
+    }
+
     /// Renders the answers at the front that are there.
-    fn render_ready(&mut self) {
-        while let Some(Slot { content: Content::Done(..), .. }) = self.slots.front() {
-            let Some(Slot { content: Content::Done(reply, protocol), .. }) = self.slots.pop_front() else {
-                return;
+    fn render_ready(&mut self, world: &dyn World) {
+        while let Some(slot) = self.slots.pop_front() {
+            let (reply, protocol) = match slot.content {
+                Content::Waiting(_) => {
+                    self.slots.push_front(slot);
+                    break;
+                }
+                Content::Done(reply, protocol) => (reply, protocol),
+                Content::Behind(then) => {
+                    let protocol = then.protocol();
+                    // Whatever the outcome says: it says nothing here.
+                    (self.session.complete(then, Outcome::Unknown, world).reply, protocol)
+                }
             };
             if let Some(reply) = reply {
                 let tail = self.output.tail();

@@ -94,6 +94,7 @@ impl<M: Hosted> Driver<M> {
                         self.clients.complete(connection, ticket, outcome, now, wall_us);
                     }
                 }
+                Output::Reason(connection, ticket, reason) => self.clients.note(connection, ticket, *reason),
                 Output::Peers(members) => self.peers.set_members(&members, now),
                 Output::Admin(ticket, outcome) => {
                     if let Some(waiting) = self.live.admin.remove(&ticket) {

@@ -12,7 +12,8 @@ use std::sync::{Arc, Condvar, Mutex, mpsc};
 use std::thread::{self, JoinHandle};
 use std::time::{Duration, Instant};
 
-use quorate_api::{Outcome, Refusal, Reply, Request};
+use bytes::Bytes;
+use quorate_api::{Bucket, Culprit, Outcome, Reason, ReasonKind, Refusal, Reply, Request, Version};
 use quorate_engine::files::{File, Files};
 use quorate_engine::testing::MemoryFiles;
 use quorate_engine::wal::{self, Wal};
@@ -76,9 +77,20 @@ impl Toy {
 
     fn request(&mut self, one: ClientRequest, out: &mut Effects) {
         let end = |outcome| Output::Replies(vec![(one.connection, one.ticket, outcome)]);
-        let Request::One(command) = &one.request else {
-            out.output(end(Outcome::Done(Reply::Array(Vec::new()))));
-            return;
+        let command = match &one.request {
+            Request::One(command) => command,
+            Request::Versions(keys) => {
+                return out.output(end(Outcome::Done(Reply::Array(vec![Reply::Int(1); keys.len()]))));
+            }
+            Request::Transaction { watched, .. } if !watched.is_empty() => {
+                let reason = outrun(watched);
+                out.output_early(Output::Reason(one.connection, one.ticket, Box::new(reason)));
+                // Later than what comes behind it.
+                return out.output(end(Outcome::Done(Reply::NilArray)));
+            }
+            Request::Transaction { .. } | Request::Collect { .. } => {
+                return out.output(end(Outcome::Done(Reply::Array(Vec::new()))));
+            }
         };
         let name = quorate_values::by_code(command.code).expect("known").name;
         let key = command.args[0].to_vec();
@@ -105,6 +117,19 @@ impl Toy {
                 out.output_early(end(Outcome::Done(reply)));
             }
         }
+    }
+}
+
+/// All that is watched has changed.
+fn outrun(watched: &[(Bytes, Version)]) -> Reason {
+    let (key, version) = watched[0].clone();
+    Reason {
+        kind: ReasonKind::Changed,
+        bucket: Bucket(0),
+        key: Some(key),
+        versions: Some((version, Version(version.0 + 1))),
+        by: Culprit::default(),
+        waited_ms: 0,
     }
 }
 
@@ -142,11 +167,17 @@ impl Machine for Toy {
                 self.lost += 1;
             }
             Event::Input(Input::ConnectionClosed(_)) => self.held = 0,
-            Event::Input(Input::Admin(ticket, AdminRequest::TransferLeadership { .. })) => {
+            Event::Input(Input::Admin(
+                ticket,
+                AdminRequest::TransferLeadership { .. } | AdminRequest::Recover { bucket: Bucket(0) },
+            )) => {
                 out.output(Output::Admin(ticket, AdminOutcome::Done));
             }
             Event::Input(Input::Admin(ticket, AdminRequest::ChangeMembers { .. })) => {
                 out.output(Output::Admin(ticket, AdminOutcome::Refused("toys do not change".into())));
+            }
+            Event::Input(Input::Admin(ticket, AdminRequest::Recover { .. })) => {
+                out.output(Output::Admin(ticket, AdminOutcome::Refused("that one is not halted".into())));
             }
             Event::Input(Input::Shape { .. }) => {}
             Event::Input(Input::DiskFull(full)) => self.disk_full = full,

@@ -17,7 +17,7 @@ pub(super) static COMMANDS: [Local; 4] = [
     connection("asking", "Has the next command served here, wherever its slot is.", asking).flags(&["fast"]),
     Local::container("cluster", "3.0.0", "A container for Redis Cluster commands.", &CLUSTER)
         .group("cluster"),
-    connection("readonly", "Lets this node's copies answer reads; they may be older.", readonly),
+    connection("readonly", "Has this node's copies answer reads, as fresh as the primaries'.", readonly),
     connection("readwrite", "Ends what READONLY began.", readwrite),
 ];
 

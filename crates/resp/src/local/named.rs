@@ -17,6 +17,9 @@ use crate::step::What;
 use crate::table::{self, Found};
 use crate::{Limits, Session, Step, View, World, number};
 
+/// The command that names a transaction.
+pub(crate) const NAME: &str = "quorate|txn";
+
 pub(super) fn versions(session: &mut Session, words: &[Bytes], world: &dyn World) -> Step {
     let keys = &words[2..];
     let max = session.limits.watched_keys_max;
@@ -50,7 +53,7 @@ pub(super) fn transaction(session: &mut Session, words: &[Bytes], world: &dyn Wo
         Step::Submit { request, consistency, then, .. } => {
             Step::Submit { request, consistency, identity: Some(Box::new(identity)), then }
         }
-        answer @ Step::Answer(_) => answer,
+        other => other,
     }
 }
 
@@ -66,7 +69,7 @@ fn moved<'a>(
     }
     match map.way(keys.map(|key| slot_of(key)), false) {
         Way::Moved(to) => Some(error(to)),
-        Way::Here | Way::Copy => None,
+        Way::Here => None,
     }
 }
 

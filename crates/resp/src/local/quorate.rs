@@ -10,7 +10,7 @@ use crate::{QUORATE_VERSION, Session, Step, World};
 pub(super) static COMMANDS: [Local; 1] =
     [Local::container("quorate", "0.1.0", "A container for commands that only Quorate has.", &SUBCOMMANDS)];
 
-static SUBCOMMANDS: [Local; 5] = [
+static SUBCOMMANDS: [Local; 6] = [
     Local::new(
         "quorate|consistency",
         -2,
@@ -19,9 +19,18 @@ static SUBCOMMANDS: [Local; 5] = [
         consistency,
     )
     .connection(),
+    Local::new(
+        "quorate|explain",
+        2,
+        "0.1.0",
+        "Tells what became of the connection's last transaction: what it waited for, which key had changed, and by whom.",
+        Session::explain,
+    )
+    .group("transactions")
+    .in_multi(InMulti::Refuse),
     Local::help("quorate|help", "0.1.0"),
     Local::new(
-        "quorate|txn",
+        named::NAME,
         -8,
         "0.1.0",
         "Runs commands at one instant, at most once under the name that the client gives them.",
@@ -59,7 +68,7 @@ fn consistency(session: &mut Session, words: &[Bytes], _: &dyn World) -> Step {
 
 fn name(consistency: Consistency) -> &'static str {
     match consistency {
-        Consistency::Strict => "strict",
+        Consistency::Strict | Consistency::Near => "strict",
         Consistency::Relaxed => "relaxed",
     }
 }

@@ -59,6 +59,7 @@ fn answer(session: &mut Session, line: &str) -> Answer {
     match step(session, line) {
         Step::Answer(answer) => answer,
         Step::Submit { request, .. } => panic!("{line} went to the node: {request:?}"),
+        Step::Behind(then) => session.complete(then, Outcome::Unknown, &WORLD),
     }
 }
 
@@ -70,7 +71,7 @@ fn reply(session: &mut Session, line: &str) -> Reply {
 fn submit(session: &mut Session, line: &str) -> (Request, Consistency, Then) {
     match step(session, line) {
         Step::Submit { request, consistency, then, .. } => (request, consistency, then),
-        Step::Answer(answer) => panic!("{line} was answered: {answer:?}"),
+        other => panic!("{line} was answered: {other:?}"),
     }
 }
 
@@ -324,7 +325,7 @@ fn a_password_gates_all_but_the_opening() {
     assert!(session.needs_auth(&world));
     let mut ask = |line: &str| match session.command(words(line), &world) {
         Step::Answer(answer) => answer.reply.expect("an answer"),
-        Step::Submit { .. } => panic!("{line} passed"),
+        Step::Submit { .. } | Step::Behind(_) => panic!("{line} passed"),
     };
     for found in table::all() {
         let Found::Local(local) = found else { continue };
@@ -418,4 +419,32 @@ fn no_local_command_panics_on_few_or_odd_words() {
             }
         }
     }
+}
+
+#[test]
+fn an_explanation_comes_after_what_it_explains() {
+    let mut session = session();
+    watch(&mut session, "WATCH a", versions(&[3]));
+    reply(&mut session, "MULTI");
+    reply(&mut session, "GET a");
+    let (_, _, mut exec) = submit(&mut session, "EXEC");
+    let Step::Behind(explain) = step(&mut session, "QUORATE EXPLAIN") else { panic!("it waits") };
+    let (_, _, later) = submit(&mut session, "GET a");
+    let by = quorate_api::Culprit::default();
+    let (kind, bucket) = (quorate_api::ReasonKind::Busy, quorate_api::Bucket(1));
+    exec.note(quorate_api::Reason { kind, bucket, key: None, versions: None, by, waited_ms: 5 });
+    session.complete(exec, Outcome::Done(Reply::Array(Vec::from([Reply::Nil]))), &WORLD);
+    // It does not matter what has ended since.
+    session.complete(later, Outcome::Unknown, &WORLD);
+    let Some(Reply::Map(fields)) = session.complete(explain, Outcome::Unknown, &WORLD).reply else {
+        panic!("a map")
+    };
+    let field = |name: &str| {
+        fields
+            .iter()
+            .find(|(field, _)| *field == Reply::bulk(Bytes::copy_from_slice(name.as_bytes())))
+            .map(|(_, value)| value)
+    };
+    assert_eq!(field("outcome"), Some(&Reply::bulk("done")));
+    assert_eq!(field("attempts"), Some(&Reply::Int(2)));
 }

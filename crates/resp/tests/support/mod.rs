@@ -5,7 +5,9 @@ use std::borrow::Cow;
 use std::collections::BTreeMap;
 
 use bytes::{Bytes, BytesMut};
-use quorate_api::{Command, Outcome, Refusal, Reply, Request, Version};
+use quorate_api::{
+    Bucket, Command, Culprit, Outcome, Reason, ReasonKind, Refusal, Reply, Request, TransactionName, Version,
+};
 use quorate_resp::{
     Act, Answer, ClientRow, Connection, Facts, Limits, Parser, Protocol, Session, Setting, Step, View, World,
     render,
@@ -83,11 +85,18 @@ pub(crate) struct TestNode {
     versions: BTreeMap<Bytes, u64>,
     /// What every request ends with, if not with what it asks for.
     pub(crate) ends_with: Option<Outcome>,
+    /// What is told of the next request.
+    pub(crate) tells: Vec<Reason>,
 }
 
 impl TestNode {
     pub(crate) fn new() -> TestNode {
-        TestNode { space: MemorySpace::new(NOW_US / 1_000, 1), versions: BTreeMap::new(), ends_with: None }
+        TestNode {
+            space: MemorySpace::new(NOW_US / 1_000, 1),
+            versions: BTreeMap::new(),
+            ends_with: None,
+            tells: Vec::new(),
+        }
     }
 
     pub(crate) fn answer(&mut self, request: Request) -> Outcome {
@@ -108,6 +117,21 @@ impl TestNode {
             }
             Request::Collect { .. } => panic!("only nodes ask this"),
         })
+    }
+
+    /// What it tells of a request before it answers it: the key that has changed, if one has, or what it was told to.
+    pub(crate) fn reasons(&mut self, request: &Request) -> Vec<Reason> {
+        let mut reasons = std::mem::take(&mut self.tells);
+        if let Request::Transaction { watched, .. } = request
+            && self.ends_with.is_none()
+            && let Some((key, version)) = watched.iter().find(|(key, version)| self.version(key) != *version)
+        {
+            let versions = Some((*version, self.version(key)));
+            let by = Culprit { node: Some(3), ..Culprit::default() };
+            let (kind, key) = (ReasonKind::Changed, Some(key.clone()));
+            reasons.push(Reason { kind, bucket: Bucket(0), key, versions, by, waited_ms: 0 });
+        }
+        reasons
     }
 
     fn version(&self, key: &Bytes) -> Version {
@@ -177,8 +201,16 @@ impl Client {
     fn command(&mut self, words: Vec<Bytes>, world: &dyn World, node: &mut TestNode) {
         match self.session.command(words, world) {
             Step::Answer(answer) => self.take(answer, self.session.protocol()),
-            Step::Submit { request, then, .. } => {
+            Step::Behind(then) => {
                 let protocol = then.protocol();
+                let answer = self.session.complete(then, Outcome::Unknown, world);
+                self.take(answer, protocol);
+            }
+            Step::Submit { request, mut then, .. } => {
+                let protocol = then.protocol();
+                for reason in node.reasons(&request) {
+                    then.note(reason);
+                }
                 let outcome = node.answer(request);
                 let answer = self.session.complete(then, outcome, world);
                 self.take(answer, protocol);
@@ -214,5 +246,25 @@ pub(crate) fn outcome_named(name: &str) -> Option<Outcome> {
         "busy" => Some(Outcome::Refused(Refusal::Busy)),
         "leaderless" => Some(Outcome::Refused(Refusal::NoLeader)),
         other => panic!("no such end of a request: {other}"),
+    }
+}
+
+/// What a transcript may let the node tell of the next request.
+pub(crate) fn reason_named(name: &str) -> Reason {
+    let transaction = Some(TransactionName { age_ms: NOW_US / 1_000, origin: u64::MAX, sequence: 7 });
+    let by = Culprit { transaction, node: Some(u64::MAX), client: Some(12), expiry: false };
+    let reason = |kind| Reason {
+        kind,
+        bucket: Bucket(2),
+        key: Some(Bytes::from_static(b"locked")),
+        versions: None,
+        by,
+        waited_ms: 250,
+    };
+    match name {
+        "waited" => reason(ReasonKind::Waited),
+        "gave-up" => reason(ReasonKind::GaveUp),
+        "lost" => Reason { key: None, by: Culprit::default(), waited_ms: 0, ..reason(ReasonKind::Lost) },
+        other => panic!("no such reason: {other}"),
     }
 }

@@ -4,13 +4,14 @@ use std::time::Duration;
 
 use quorate_commit::Mutant;
 
-use super::profile::{Kind, swarm};
+use super::profile::{Kind, bundles, swarm};
 use crate::{Fault, FaultSet, Latency, Order, Settled};
 
 /// The kind of run that a broken rule shows in soonest.
 pub fn kind_for(mutant: Mutant) -> Kind {
     match mutant {
         Mutant::NoCoordinatorView | Mutant::NoParticipantView => grants(),
+        Mutant::MembersForgotten | Mutant::BundleNamedByMember => bundles(),
         _ => swarm(),
     }
 }

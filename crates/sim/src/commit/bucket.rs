@@ -17,7 +17,7 @@ use super::shelf::Shelf;
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub enum Msg {
     /// To another bucket.
-    Log(Message),
+    Log(Box<Message>),
     /// To itself, once everything up to here is durable.
     Durable(Position),
 }
@@ -44,7 +44,7 @@ pub enum Timer {
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Ask {
     /// A transaction, and the view of its coordinator as the client knows it.
-    Request(Transaction, View),
+    Request(Box<Transaction>, View),
     /// An origin has settled what is below this.
     Settle(u64, u64),
 }
@@ -162,10 +162,12 @@ impl Bucket {
                     last = Some(position);
                 }
                 // What commitment says is about chosen entries; the gate would hide it if it were not.
-                Effect::Send { to, message } => out.send_early(NodeId(to.0), Msg::Log(message)),
+                Effect::Send { to, message } => out.send_early(NodeId(to.0), Msg::Log(Box::new(message))),
                 // As above.
                 Effect::Result { id, outcome } => out.output_early(Answer::Result(id, outcome)),
                 Effect::NotTaken { id, why } => out.output_early(Answer::NotTaken(id, why)), // Nothing happened.
+                // Nobody asks here.
+                Effect::Waits { .. } => {}
                 Effect::Arm(after) => out.arm(Timer::Tick, after),
             }
         }
@@ -228,7 +230,7 @@ impl Bucket {
                 cx.marks.hit("commit.sim.request_of_the_dead");
             }
             Ask::Request(transaction, view) => {
-                self.call(cx, out, |commit, turn| commit.request(turn, transaction, view));
+                self.call(cx, out, |commit, turn| commit.request(turn, *transaction, view));
             }
             Ask::Settle(origin, before) => {
                 self.call(cx, out, |commit, turn| commit.settle(turn, origin, before));
@@ -277,7 +279,7 @@ impl Machine for Bucket {
             }
             Event::Message { msg: Msg::Durable(position), .. } => self.durable(cx, position, out),
             Event::Message { msg: Msg::Log(message), .. } => {
-                self.call(cx, out, |commit, turn| commit.message(turn, message));
+                self.call(cx, out, |commit, turn| commit.message(turn, *message));
             }
             Event::Timer(Timer::Tick) => self.call(cx, out, |commit, turn| commit.tick(turn)),
             Event::Timer(Timer::Verify) => self.verify(cx, out),

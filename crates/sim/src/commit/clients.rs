@@ -20,6 +20,10 @@ pub(super) struct Manners {
     pub(super) deaths: u64,
     /// Percentage of transactions whose parts the coordinator hands on.
     pub(super) handed_on: u64,
+    /// Percentage of those that may go with others, of all that nothing speaks against.
+    pub(super) shared: u64,
+    /// Whether the first log of a transaction coordinates it, and not any.
+    pub(super) meets: bool,
     /// Whether a transaction that compares no versions must commit, unless what it exports speaks against it.
     pub(super) unlimited: bool,
     /// Percentage of acts that remove a key.
@@ -156,7 +160,8 @@ impl Clients {
             if rng.chance(1, 10) { 1 } else { rng.between(2.min(logs.len() as u64), logs.len() as u64) };
         chosen.truncate(count as usize);
         chosen.sort_unstable();
-        let coordinator = chosen[rng.below(count) as usize];
+        let place = rng.below(count) as usize;
+        let coordinator = chosen[if self.manners.meets { 0 } else { place }];
         let versioned = rng.chance(self.manners.versioned, 100);
         let needs_all = !versioned && rng.chance(1, 8);
         self.labels += 1;
@@ -169,11 +174,18 @@ impl Clients {
                 if items.iter().all(|item| item.key != key) {
                     let version = cells.get(&key).map_or(0, |cell| cell.version);
                     let expected = versioned.then_some(version);
-                    items.push(Item { key, act: self.draw_act(rng), expected });
+                    items.push(Item {
+                        key,
+                        act: self.draw_act(rng),
+                        expected,
+                        label: self.labels,
+                        member: 0,
+                    });
                 }
             }
-            parts.insert(*log, (Part { label: self.labels, needs_all, items }, cells));
+            parts.insert(*log, (Part { needs_all, items }, cells));
         }
+        let shares = !versioned && !needs_all && rng.chance(self.manners.shared, 100);
         let client = &mut self.clients[who];
         client.sequence += 1;
         let age = client.age.take().unwrap_or(now.as_millis() as u64 + client.skew_ms);
@@ -185,6 +197,8 @@ impl Clients {
             part: parts[&log].0.encode(),
             others,
             settled_before: id.sequence,
+            shares,
+            members: Vec::new(),
         };
         let requests = if rng.chance(self.manners.handed_on, 100) {
             let others = chosen.iter().filter(|log| **log != coordinator);
@@ -276,15 +290,15 @@ impl Clients {
             for item in &part.items {
                 let key = format!("{log:?}.{}", item.key);
                 let exported =
-                    decision.get(log).and_then(|cells| cells.iter().find(|cell| cell.0 == item.key));
+                    decision.get(log).and_then(|found| found.iter().find(|found| found.key == item.key));
                 let cell = match running.versioned {
                     true => Some(seen.get(&item.key).cloned().unwrap_or_default()),
-                    false => exported.map(|(_, cell)| cell.clone()),
+                    false => exported.map(|found| found.cell.clone()),
                 };
                 let labels = cell.map(|cell| cell.labels.iter().map(u64::to_string).collect());
                 ops.push(Op::List { key: key.clone(), result: labels });
                 if item.act == Act::Append {
-                    ops.push(Op::Append { key, value: part.label.to_string(), result: None });
+                    ops.push(Op::Append { key, value: item.label.to_string(), result: None });
                 }
             }
         }

@@ -34,6 +34,8 @@ pub struct Stress {
     pub reads: Option<u64>,
     /// Percentage of transactions whose parts the coordinator hands on; drawn if not given.
     pub handed_on: Option<u64>,
+    /// Whether all may go with others, and meet at the first of their logs.
+    pub shared: bool,
     /// Whether nothing limits transactions, so that none may fail but for what it demands.
     pub unlimited: bool,
     /// Keys of each log; drawn if not given.
@@ -86,6 +88,9 @@ impl Cluster {
         }
         config.retry = ms(1 << rng.between(4, 8));
         config.retry_max = config.retry * 16;
+        config.members_max = rng.between(2, 5) as usize;
+        config.bundles_max = rng.between(1, 2) as usize;
+        config.bundle_wait = ms(1 << rng.between(2, 9));
         config.patience = rng.chance(1, 4).then(|| config.retry * rng.between(4, 40) as u32);
         if stress.unlimited {
             config.live_max = 1_000;
@@ -103,6 +108,8 @@ impl Cluster {
             versioned: stress.versioned.unwrap_or([0, 30, 60, 100][rng.below(4) as usize]),
             deaths: stress.deaths.unwrap_or(if rng.chance(1, 2) { 0 } else { rng.between(1, 20) }),
             handed_on: stress.handed_on.unwrap_or([0, 50, 100][rng.below(3) as usize]),
+            shared: if stress.shared || rng.chance(2, 3) { 100 } else { 0 },
+            meets: stress.shared || rng.chance(1, 3),
             unlimited: stress.unlimited,
             removals,
             reads: stress.reads.unwrap_or([10, 40, 80][rng.below(3) as usize]),
@@ -141,7 +148,7 @@ impl Cluster {
             };
             for _ in 0..copies {
                 let after = Duration::from_micros(self.rng.below(self.journey_ms * 1_000));
-                agenda.input(after, NodeId(log.0), Ask::Request(transaction.clone(), view));
+                agenda.input(after, NodeId(log.0), Ask::Request(Box::new(transaction.clone()), view));
             }
         }
     }
@@ -177,6 +184,31 @@ impl Cluster {
             }
         }
         self.settled = self.clients.dead.len();
+        self.settle_bundles(nodes, agenda);
+    }
+
+    /// Reigns that made bundles are origins as well, and say no more than others that they are gone: once nobody asks for
+    /// anything they are; before, a log may believe it for no good reason.
+    fn settle_bundles(&mut self, nodes: &Nodes<Bucket>, agenda: &mut Agenda<Ask>) {
+        let over = self.healed && self.clients.clients.iter().all(|client| client.running.is_none());
+        let slandered = !over && !self.stress.unlimited && self.rng.chance(1, 8);
+        if !over && !slandered {
+            return;
+        }
+        let mut origins = self.judge.makers();
+        if over {
+            // Of some no coordinator's log ever knew.
+            let records = nodes.live().flat_map(|(_, bucket)| bucket.commit().ledger().records());
+            origins.extend(records.map(|(id, _)| id.origin));
+        }
+        for origin in origins {
+            for log in &self.logs {
+                if over || self.rng.chance(1, 8) {
+                    let after = Duration::from_micros(self.rng.below(self.journey_ms * 1_000));
+                    agenda.input(after, NodeId(log.0), Ask::Settle(origin, u64::MAX));
+                }
+            }
+        }
     }
 
     fn aim(&mut self, node: NodeId, moment: Moment, agenda: &mut Agenda<Ask>) {

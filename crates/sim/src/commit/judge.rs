@@ -8,15 +8,16 @@
 //! | T4 | when a commit is decided, every log has voted yes and not taken it back |
 //! | T5 | nothing is taken back after a commit |
 //! | T6 | committed transactions are strictly serializable: see `order.rs` |
+//! | T7 | what happens as a member of a bundle happens there alone, and once |
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use quorate_commit::{Cause, Entry, LogId, Outcome, Refusal, TransactionId, Vote};
 use quorate_kernel::wire;
 
 use super::order::Order;
-use super::shelf::{Act, Cell, Decision, Export, Part};
+use super::shelf::{Act, Cell, Decision, Found, Part};
 use crate::Verdict;
 
 /// A transaction at one log.
@@ -48,6 +49,8 @@ pub(super) struct Judge {
     logs: BTreeMap<LogId, Log>,
     /// What coordinators have decided.
     decided: BTreeMap<TransactionId, Outcome>,
+    /// Whose bundle a member of one belongs to, and its number there.
+    bundles: BTreeMap<TransactionId, (TransactionId, usize)>,
     pub(super) order: Order,
     pub(super) counts: BTreeMap<&'static str, u64>,
 }
@@ -80,6 +83,13 @@ impl Judge {
     fn entry(&mut self, log: LogId, entry: &Entry) -> Verdict {
         match entry {
             Entry::Local { id, epoch, vote, begins } => {
+                let members = begins.as_ref().map_or(&[][..], |begins| &begins.members);
+                for (number, member) in members.iter().enumerate() {
+                    self.count("commit.sim.member");
+                    if let Some((other, _)) = self.bundles.insert(member.id, (*id, number)) {
+                        return Err(format!("T7: {:?} is a member of {other:?} and of {id:?}", member.id));
+                    }
+                }
                 let part = begins.as_ref().map(Part::of);
                 self.voted(log, *id, *epoch, vote, part)
             }
@@ -210,10 +220,7 @@ impl Judge {
         let Outcome::Committed(decision) = outcome else { return Ok(()) };
         let decision: Decision = wire::decode(decision).map_err(|_| format!("the decision on {id:?}"))?;
         let exported = decision.get(&log).cloned().unwrap_or_default();
-        let mut held = Export::new();
-        for item in &mine.part.items {
-            held.push((item.key, state.cells.get(&item.key).cloned().unwrap_or_default()));
-        }
+        let held = mine.part.finds(id, &state.cells);
         if exported != held {
             return Err(format!("T6: {id:?} exported {exported:?} and is carried out on {held:?}"));
         }
@@ -223,16 +230,51 @@ impl Judge {
                 return Err(format!("T6: {id:?} wanted {item:?} and is carried out on {cell:?}"));
             }
             self.order.did(id, (log, item.key), cell.version, item.act != Act::Read);
-            cell.change(item.act, mine.part.label, id);
+            cell.change(item.act, item.label, id);
         }
         Ok(())
     }
 
     /// A client is told how its transaction ended.
     pub(super) fn told(&mut self, id: TransactionId, outcome: &Outcome) -> Verdict {
+        if let Some((bundle, number)) = self.bundles.get(&id) {
+            return self.told_member(id, *bundle, *number, outcome);
+        }
         match self.decided.get(&id) {
             Some(decided) if decided == outcome => Ok(()),
             decided => Err(format!("T1: {id:?} is told to be {outcome:?} and is {decided:?}")),
+        }
+    }
+
+    /// The origins of all bundles.
+    pub(super) fn makers(&self) -> BTreeSet<u64> {
+        self.bundles.values().map(|(bundle, _)| bundle.origin).collect()
+    }
+
+    /// The client of a bundle's member is told the same, as far as it concerns it.
+    fn told_member(
+        &self,
+        id: TransactionId,
+        bundle: TransactionId,
+        number: usize,
+        outcome: &Outcome,
+    ) -> Verdict {
+        if self.decided.get(&id).is_some_and(Outcome::is_commit) {
+            return Err(format!("T7: {id:?} is committed beside its bundle {bundle:?}"));
+        }
+        let excerpt = |decision: &bytes::Bytes| -> Option<Decision> {
+            let whole: Decision = wire::decode(decision).ok()?;
+            let his = |found: &Found| (found.member == number).then(|| Found { member: 0, ..found.clone() });
+            Some(whole.iter().map(|(log, found)| (*log, found.iter().filter_map(his).collect())).collect())
+        };
+        match (self.decided.get(&bundle), outcome) {
+            (Some(Outcome::Aborted(_)), Outcome::Aborted(_)) => Ok(()),
+            (Some(Outcome::Committed(decided)), Outcome::Committed(told))
+                if excerpt(decided).is_some_and(|excerpt| wire::decode(told) == Ok(excerpt)) =>
+            {
+                Ok(())
+            }
+            (decided, _) => Err(format!("T1: {id:?} is told to be {outcome:?}; its bundle is {decided:?}")),
         }
     }
 
@@ -243,6 +285,6 @@ impl Judge {
 
     /// From when to when a transaction ran, as its client knows.
     pub(super) fn ran(&mut self, id: TransactionId, start: Duration, end: Option<Duration>) {
-        self.order.ran(id, start, end);
+        self.order.ran(self.bundles.get(&id).map_or(id, |(bundle, _)| *bundle), start, end);
     }
 }

@@ -26,6 +26,6 @@ mod stage;
 pub use broken::kind_for;
 pub use bucket::{Answer, Ask, Bucket, Moment, Msg, Record, Timer};
 pub use cluster::{Cluster, Stress};
-pub use profile::{Kind, swarm, unlimited};
-pub use shelf::{Act, Cell, Decision, Export, Item, Part, Shelf};
+pub use profile::{Kind, bundles, swarm, unlimited};
+pub use shelf::{Act, Cell, Decision, Export, Found, Item, Part, Shelf};
 pub use stage::Stage;

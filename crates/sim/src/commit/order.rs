@@ -30,9 +30,12 @@ impl Order {
         }
     }
 
-    /// Its client waited from `start` to `end`, or for ever.
+    /// Its client waited from `start` to `end`, or for ever. Of several, as those of a bundle, all did: it happens after the
+    /// last of them began to wait and before the first was told.
     pub(super) fn ran(&mut self, id: TransactionId, start: Duration, end: Option<Duration>) {
-        self.spans.insert(id, (start, end));
+        let known = self.spans.entry(id).or_insert((start, end));
+        known.0 = known.0.max(start);
+        known.1 = known.1.into_iter().chain(end).min();
     }
 
     /// How many were committed.

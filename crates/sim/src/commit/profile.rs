@@ -58,6 +58,20 @@ pub fn swarm() -> Kind {
     Kind { profile, stress: Stress { aimed: 5, ..Stress::default() }, settled: Settled::default() }
 }
 
+/// Many transactions of one coordinator, which go together.
+pub fn bundles() -> Kind {
+    let mut kind = swarm();
+    kind.profile.name = "commit-bundles";
+    kind.profile.nodes = (2, 3);
+    kind.profile.clients = (6, 12);
+    kind.profile.floors =
+        vec![("commit.bundle", 280), ("commit.bundle.ahead", 600), ("commit.sim.member", 600)];
+    kind.stress.shared = true;
+    kind.stress.versioned = Some(10);
+    kind.stress.handed_on = Some(100);
+    kind
+}
+
 /// Transactions that compare no versions and are asked of the coordinator alone, without limits and while no primary dies:
 /// each of them has to commit.
 pub fn unlimited() -> Kind {

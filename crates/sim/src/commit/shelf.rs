@@ -28,13 +28,15 @@ pub struct Item {
     pub act: Act,
     /// The version it must have; `None`: any.
     pub expected: Option<u64>,
+    /// What is appended.
+    pub label: u64,
+    /// Of a bundle: whose it is.
+    pub member: usize,
 }
 
 /// What a transaction does at one log.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
 pub struct Part {
-    /// What it appends.
-    pub label: u64,
     /// To be aborted by the coordinator if a key that it looks at does not exist.
     pub needs_all: bool,
     /// What it does.
@@ -58,6 +60,19 @@ impl Part {
     /// The part as bytes.
     pub fn encode(&self) -> Bytes {
         wire::encode(self).into()
+    }
+
+    /// What its items find one after the other.
+    pub fn finds(&self, id: TransactionId, cells: &BTreeMap<u8, Cell>) -> Export {
+        let mut changed: BTreeMap<u8, Cell> = BTreeMap::new();
+        let items = self.items.iter().map(|item| {
+            let fresh = || cells.get(&item.key).cloned().unwrap_or_default();
+            let cell = changed.entry(item.key).or_insert_with(fresh);
+            let found = Found { member: item.member, key: item.key, cell: cell.clone() };
+            cell.change(item.act, item.label, id);
+            found
+        });
+        items.collect()
     }
 
     /// Whether two parts may not hold their locks together.
@@ -106,8 +121,19 @@ impl Cell {
     }
 }
 
-/// What a log exports: its keys as they were under locks.
-pub type Export = Vec<(u8, Cell)>;
+/// A key as one that looked at it found it.
+#[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Found {
+    /// Of a bundle: which member looked.
+    pub member: usize,
+    /// The key.
+    pub key: u8,
+    /// What stood there.
+    pub cell: Cell,
+}
+
+/// What a log exports: its keys as they were under locks, and for later members of a bundle as earlier ones leave them.
+pub type Export = Vec<Found>;
 /// What a coordinator decides: all that was exported.
 pub type Decision = BTreeMap<LogId, Export>;
 
@@ -169,10 +195,8 @@ impl Shelf {
     pub(super) fn verify(&self, transaction: &Transaction) -> Attempt {
         let part = Part::of(transaction);
         let mismatch = self.mismatch(&part).filter(|_| self.mutant != Some(Mutant::CheckThenLock));
-        mismatch.unwrap_or_else(|| {
-            let export: Export = part.items.iter().map(|item| (item.key, self.cell(item.key))).collect();
-            Attempt::Ready(wire::encode(&export).into())
-        })
+        mismatch
+            .unwrap_or_else(|| Attempt::Ready(wire::encode(&part.finds(transaction.id, &self.cells)).into()))
     }
 }
 
@@ -215,7 +239,7 @@ impl Resources for Shelf {
             false => wire::decode(bytes).expect("exports are ours"),
         };
         let decision: Decision = exports.iter().map(|(log, bytes)| (*log, decode(bytes))).collect();
-        let absent = decision.values().flatten().any(|(_, cell)| !cell.exists);
+        let absent = decision.values().flatten().any(|found| !found.cell.exists);
         if absent && Part::of(transaction).needs_all {
             return Verdict::Abort(Bytes::from_static(b"absent"));
         }
@@ -226,7 +250,7 @@ impl Resources for Shelf {
         let part = Part::of(transaction);
         for item in &part.items {
             let cell = self.cells.entry(item.key).or_default();
-            cell.change(item.act, part.label, transaction.id);
+            cell.change(item.act, item.label, transaction.id);
             let version = cell.version;
             if self.mutant == Some(Mutant::VersionsRestart) && item.act == Act::Remove {
                 self.cells.remove(&item.key);
@@ -235,5 +259,30 @@ impl Resources for Shelf {
                 self.overtaken.extend(self.locks.overtaken(&item.key, version));
             }
         }
+    }
+
+    fn share(&mut self, decision: &Bytes, to: LogId) -> Bytes {
+        let mut whole: Decision = wire::decode(decision).expect("decisions are ours");
+        whole.retain(|log, _| *log == to);
+        wire::encode(&whole).into()
+    }
+
+    fn bundle(&mut self, parts: &[(usize, Bytes)]) -> Bytes {
+        let items = parts.iter().flat_map(|(member, part)| {
+            let items = Part::decode(part).items.into_iter();
+            items.map(|item| Item { member: *member, ..item })
+        });
+        Part { needs_all: false, items: items.collect() }.encode()
+    }
+
+    fn excerpts(&mut self, decision: &Bytes, count: usize) -> Vec<Bytes> {
+        let whole: Decision = wire::decode(decision).expect("decisions are ours");
+        let of = |member| -> Decision {
+            let his = |found: &&Found| found.member == member;
+            let alone = |found: &Found| Found { member: 0, ..found.clone() };
+            let shares = whole.iter();
+            shares.map(|(log, found)| (*log, found.iter().filter(his).map(alone).collect())).collect()
+        };
+        (0..count).map(|member| wire::encode(&of(member)).into()).collect()
     }
 }

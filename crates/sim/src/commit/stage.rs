@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, VecDeque};
 use std::time::Duration;
 
+use bytes::Bytes;
 use quorate_commit::{
     Commit, Config, Effect, Entry, Ledger, LogId, Message, Outcome, Transaction, TransactionId, Turn, View,
 };
@@ -85,7 +86,7 @@ impl Stage {
                 Effect::Append(entry) => hand.in_flight.push_back(entry),
                 Effect::Send { to, message } => self.wire.push((log, to, message)),
                 Effect::Result { id, outcome } => self.told.push((id, outcome)),
-                Effect::NotTaken { .. } | Effect::Arm(_) => {}
+                Effect::NotTaken { .. } | Effect::Waits { .. } | Effect::Arm(_) => {}
             }
         }
     }
@@ -106,21 +107,32 @@ impl Stage {
         keys: &[u8],
         version: Option<u64>,
     ) {
-        let items = keys.iter().map(|key| Item { key: *key, act: Act::Append, expected: version });
-        let part = Part { label: id.age, needs_all: false, items: items.collect() };
-        let coordinator = logs[0];
-        let (part, others, settled_before) = (part.encode(), Vec::new(), 0);
-        let transaction = Transaction { id, coordinator, logs: logs.to_vec(), part, others, settled_before };
-        let view = self.hands[&coordinator].commit.view().unwrap_or_default();
+        let part = append(id, keys, version);
+        let transaction = transaction(id, logs, part);
+        let view = self.hands[&logs[0]].commit.view().unwrap_or_default();
         self.call(log, |commit, turn| commit.request(turn, transaction, view));
     }
 
-    /// The oldest entry of `log` that is in flight is chosen.
-    pub fn choose(&mut self, log: LogId) {
-        let Some(hand) = self.hands.get_mut(&log) else { return };
-        let Some(entry) = hand.in_flight.pop_front() else { return };
+    /// Asks the first of `logs` for a transaction that appends to this key of all of them, and may go with others.
+    pub fn request_shared(&mut self, id: TransactionId, logs: &[LogId], key: u8) {
+        let part = append(id, &[key], None);
+        let others = logs[1..].iter().map(|log| (*log, part.clone())).collect();
+        let transaction = Transaction { others, shares: true, ..transaction(id, logs, part) };
+        self.call(logs[0], |commit, turn| commit.request(turn, transaction, View::default()));
+    }
+
+    /// A log hears that an origin is gone for good.
+    pub fn settle(&mut self, log: LogId, origin: u64) {
+        self.call(log, |commit, turn| commit.settle(turn, origin, u64::MAX));
+    }
+
+    /// The oldest entry of `log` that is in flight is chosen; whether there was one.
+    pub fn choose(&mut self, log: LogId) -> bool {
+        let Some(hand) = self.hands.get_mut(&log) else { return false };
+        let Some(entry) = hand.in_flight.pop_front() else { return false };
         hand.chosen.push(entry.clone());
         self.call(log, |commit, turn| commit.applied(turn, &entry));
+        true
     }
 
     /// Everything in flight is chosen, everywhere.
@@ -198,8 +210,38 @@ impl Stage {
         self.hands.keys().map(|log| self.standing(*log, id).unwrap_or('.')).collect()
     }
 
+    /// What was appended to a key, in order.
+    pub fn labels(&self, log: LogId, key: u8) -> Vec<u64> {
+        let cell = self.hands.get(&log).and_then(|hand| hand.shelf.cells().get(&key));
+        cell.map(|cell| cell.labels.clone()).unwrap_or_default()
+    }
+
     /// How often a mark was hit.
     pub fn count(&self, mark: &str) -> u64 {
         self.marks.count(mark)
+    }
+}
+
+fn append(id: TransactionId, keys: &[u8], version: Option<u64>) -> Bytes {
+    let items = keys.iter().map(|key| Item {
+        key: *key,
+        act: Act::Append,
+        expected: version,
+        label: id.age,
+        member: 0,
+    });
+    Part { needs_all: false, items: items.collect() }.encode()
+}
+
+fn transaction(id: TransactionId, logs: &[LogId], part: Bytes) -> Transaction {
+    Transaction {
+        id,
+        coordinator: logs[0],
+        logs: logs.to_vec(),
+        part,
+        others: Vec::new(),
+        settled_before: 0,
+        shares: false,
+        members: Vec::new(),
     }
 }

@@ -24,6 +24,10 @@ pub fn kind_for(mutant: Mutant) -> Kind {
         Mutant::ReadsPassTransactions | Mutant::BatchesPassLocks | Mutant::LooksTooEarly => {
             transactions("node-transactions", Play::Workload(Course::AppendTransaction))
         }
+        Mutant::CopiesReadAtOnce => at_copies("node-copies", Play::Workload(Course::Register)),
+        Mutant::CopiesPassTransactions => {
+            at_copies("node-copies-apart", Play::Workload(Course::AppendTransaction))
+        }
         Mutant::CollectsOnce => transactions("node-sums", Play::Workload(Course::Bank)),
         Mutant::ExpiryPassesTransactions
         | Mutant::CommandsSeeLoans
@@ -32,7 +36,9 @@ pub fn kind_for(mutant: Mutant) -> Kind {
         | Mutant::ScanEndsEarly => transactions("node-keys-apart", Play::Keys),
         Mutant::LoansUnlocked | Mutant::StaleExport => transactions("node-pebbles", Play::Pebbles),
         Mutant::RunsOtherwise => transactions("node-several", Play::Pipelines),
-        Mutant::VersionKept | Mutant::WatchIgnored => plain("node-swaps", Play::Workload(Course::Swap)),
+        Mutant::VersionKept | Mutant::WatchIgnored | Mutant::ReasonsMadeUp => {
+            plain("node-swaps", Play::Workload(Course::Swap))
+        }
         Mutant::NamesRepeat => short_lives(),
         Mutant::ReadBeforeApplied => backlogs(),
         Mutant::SessionsForgottenByStep => crowds(),
@@ -45,6 +51,14 @@ fn plain(name: &'static str, play: Play) -> Kind {
     kind.profile.name = name;
     kind.profile.floors.clear();
     kind.stress.play = Some(play);
+    kind.stress.near = Some(0);
+    kind
+}
+
+/// All clients read at the copies of the nodes they are connected to.
+fn at_copies(name: &'static str, play: Play) -> Kind {
+    let mut kind = transactions(name, play);
+    kind.stress.near = Some(100);
     kind
 }
 

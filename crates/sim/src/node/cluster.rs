@@ -12,6 +12,7 @@ use quorate_shard::Shard;
 use quorate_workload::{Kind, Spec, Workload};
 
 use super::callers::Caller;
+use super::claims::Claims;
 use super::doors::{Asker, Doors};
 use super::equality::Equality;
 use super::keys::{Keeper, Rules};
@@ -21,7 +22,7 @@ use super::pebbles::Player;
 use super::pipeline::Pipeline;
 use super::placed::{is_placed, placed};
 use super::spread::{is_clean, is_spread, unfinished};
-use super::stress::{Play, Stress, draw_limits, draw_log, draw_placing};
+use super::stress::{Play, Stress, draw_limits, draw_log, draw_near, draw_placing};
 use crate::{Agenda, Boot, Fault, FaultSet, Harness, Nodes, Plan, Seen, Verdict, through_bytes};
 
 mod seats;
@@ -34,6 +35,7 @@ const KEEPER: u64 = 1 << 42;
 const PLAYER: u64 = 3 << 41;
 const PIPELINE: u64 = 1 << 43;
 const CALLER: u64 = 1 << 44;
+const CLAIM: u64 = u64::MAX - 1;
 /// Marks the question of a pipeline or caller as the last look at a key.
 const LOOK: u64 = 1 << 63;
 
@@ -89,6 +91,7 @@ pub struct Cluster {
     operator: Operator,
     links: Links,
     equality: Equality,
+    claims: Claims,
     counts: Counts,
 }
 
@@ -132,7 +135,7 @@ impl Cluster {
             stage: Stage::Work,
             now: Duration::ZERO,
             nodes: (1..=nodes).map(NodeId).collect(),
-            doors: Doors::default(),
+            doors: Doors::new(stress.near.unwrap_or_else(|| draw_near(plan))),
             seats: vec![None; plan.clients as usize],
             courses: Vec::new(),
             lanes: Vec::new(),
@@ -143,6 +146,7 @@ impl Cluster {
             callers: (0..u64::from(plan.clients)).map(Caller::new).collect(),
             operator: Operator::new(zeal),
             equality: Equality::new([1, 16, 16, 16][rng.below(4) as usize]),
+            claims: Claims::default(),
             counts: Counts::default(),
             rng,
         };
@@ -201,6 +205,10 @@ impl Cluster {
     fn ended(&mut self, asker: Asker, outcome: Outcome, agenda: &mut Agenda<Input>) -> Verdict {
         let Asker { who, what } = asker;
         match who {
+            CLAIM => {
+                self.doors.close(ConnectionId(what));
+                self.claims.verified(what, &outcome)
+            }
             u64::MAX => {
                 self.asides -= 1;
                 self.doors.close(ConnectionId(what));
@@ -315,8 +323,16 @@ impl Harness for Cluster {
     fn output(&mut self, seen: Seen<'_, Node>, output: Output, agenda: &mut Agenda<Input>) -> Verdict {
         self.now = seen.now;
         match output {
+            Output::Reason(connection, ticket, reason) => {
+                let request = self.doors.asked(seen.node, connection, ticket);
+                if let Some(claim) = self.claims.told((ticket, request), &reason, self.buckets)? {
+                    self.verify(claim, agenda);
+                }
+            }
             Output::Replies(replies) => {
                 for (connection, ticket, outcome) in replies {
+                    let request = self.doors.asked(seen.node, connection, ticket);
+                    self.claims.ended(ticket, request, &outcome)?;
                     let asker = self.doors.answered(seen.node, connection, ticket, &outcome)?;
                     let Some(asker) = asker else { continue };
                     self.count(&outcome);
@@ -474,6 +490,7 @@ impl Harness for Cluster {
             ("node.sim.found_again", sum(&mut self.callers.iter().map(|caller| caller.found))),
             ("node.sim.pipelined", sum(&mut self.pipelines.iter().map(|pipeline| pipeline.done))),
         ];
+        counts.extend(self.claims.counts());
         counts.extend(self.counts.refused.iter().map(|(name, count)| (*name, *count)));
         for (name, count) in counts {
             (0..count).for_each(|_| marks.hit(name));

@@ -26,6 +26,8 @@ struct Waiting {
 /// See the module's documentation.
 #[derive(Debug, Default)]
 pub(crate) struct Doors {
+    /// As in [`Doors::new`].
+    near: u64,
     tickets: u64,
     connections: u64,
     open: BTreeMap<ConnectionId, NodeId>,
@@ -33,6 +35,11 @@ pub(crate) struct Doors {
 }
 
 impl Doors {
+    /// `near`: of a hundred connections, so many have their strict reads answered by the copies of the nodes they lead to.
+    pub(crate) fn new(near: u64) -> Doors {
+        Doors { near, ..Doors::default() }
+    }
+
     /// A new connection to `node`.
     pub(crate) fn open(&mut self, node: NodeId) -> ConnectionId {
         self.connections += 1;
@@ -46,6 +53,14 @@ impl Doors {
         self.open.get(&connection).copied()
     }
 
+    /// How a connection's strict reads are to be answered: where depends on the connection alone, so that nothing is drawn; some
+    /// change their minds with each request.
+    fn strictly(&self, connection: ConnectionId, ticket: Ticket) -> Consistency {
+        let is_near = connection.0 * 37 % 100 < self.near;
+        let wavers = connection.0.is_multiple_of(3) && ticket.0.is_multiple_of(2);
+        if is_near && !wavers { Consistency::Near } else { Consistency::Strict }
+    }
+
     /// A request to be handed to the connection's node.
     pub(crate) fn request(
         &mut self,
@@ -57,6 +72,10 @@ impl Doors {
     ) -> ClientRequest {
         self.tickets += 1;
         let ticket = Ticket(self.tickets);
+        let consistency = match consistency {
+            Consistency::Strict => self.strictly(connection, ticket),
+            other => other,
+        };
         self.waiting.insert(ticket, Waiting { connection, asker, since: now, request: request.clone() });
         ClientRequest { connection, ticket, request, consistency, identity: None }
     }
@@ -85,6 +104,13 @@ impl Doors {
                 "{node:?} answered {ticket:?} on {connection:?} for the second time: {outcome:?}"
             )),
         }
+    }
+
+    /// What was asked under this ticket, if it waits for its answer and somebody listens.
+    pub(crate) fn asked(&self, node: NodeId, connection: ConnectionId, ticket: Ticket) -> Option<&Request> {
+        let listens = self.open.get(&connection) == Some(&node);
+        let waiting = self.waiting.get(&ticket).filter(|waiting| listens && waiting.connection == connection);
+        waiting.map(|waiting| &waiting.request)
     }
 
     /// A request never reached its node.

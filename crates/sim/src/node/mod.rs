@@ -5,6 +5,7 @@
 //! |---|---|
 //! | `cluster.rs` | the harness |
 //! | `doors.rs` | connections, and the request that every answer belongs to |
+//! | `claims.rs` | reasons why requests did nothing, and whether they are true |
 //! | `lanes.rs` | clients driven by `quorate-workload`, judged by `quorate-checker` |
 //! | `pipeline.rs` | order within a connection, and exactly once |
 //! | `callers.rs` | requests that their clients name, and ask for again elsewhere: at most once, and true answers |
@@ -14,6 +15,7 @@
 //! | `equality.rs` | replicas that hold the same state |
 //! | `figures/` | experiments: load, service times, what the paper measured |
 //! | `placed.rs` | buckets placed on nodes that come and go |
+//! | `recovery.rs`, `recovered.rs` | buckets that lose most of their copies and are recovered |
 //! | `spread.rs` | everybody has what they should have, in the end |
 //! | `stress.rs` | what is drawn for a run |
 //! | `profile.rs`, `broken.rs` | kinds of runs, and what they must reach |
@@ -21,6 +23,7 @@
 #[cfg(feature = "mutants")]
 mod broken;
 mod callers;
+mod claims;
 mod cluster;
 mod doors;
 mod equality;
@@ -32,6 +35,8 @@ mod pebbles;
 mod pipeline;
 mod placed;
 mod profile;
+mod recovered;
+mod recovery;
 mod spread;
 mod stress;
 mod words;
@@ -39,5 +44,6 @@ mod words;
 #[cfg(feature = "mutants")]
 pub use broken::kind_for;
 pub use cluster::Cluster;
-pub use profile::{Kind, placed, swarm};
+pub use profile::{Kind, bundles, placed, swarm};
+pub use recovered::{Recovered, recovered};
 pub use stress::{Play, Stress};

@@ -1,15 +1,18 @@
 //! Kinds of runs of whole nodes.
 
+use std::num::NonZeroU16;
 use std::time::Duration;
 
-use super::stress::Stress;
+use quorate_workload::Kind as Workload;
+
+use super::stress::{Play, Stress};
 use crate::{Fault, FaultSet, Profile, Settled};
 
 /// A kind of run.
 pub type Kind = crate::Kind<Stress>;
 
 /// What 60 seeds must reach, at least.
-const FLOORS: [(&str, u64); 44] = [
+const FLOORS: [(&str, u64); 46] = [
     ("node.batch.again", 50),
     ("node.batch.gap", 100),
     ("node.batch.not_taken", 50),
@@ -20,6 +23,7 @@ const FLOORS: [(&str, u64); 44] = [
     ("node.disk.full", 20),
     ("node.disk.room", 20),
     ("node.join.asked", 50),
+    ("node.read.near", 1_000),
     ("node.retired", 5),
     ("node.session.lost", 1),
     ("node.sim.admin_done", 20),
@@ -46,6 +50,7 @@ const FLOORS: [(&str, u64); 44] = [
     ("replog.transfer.taken", 10),
     ("shard.batch.gap", 200),
     ("shard.batch.repeated", 200),
+    ("shard.read.copy_waits", 50),
     ("shard.read.waits_for_expiry", 20),
     ("shard.session.lost", 1),
     ("shard.session.replayed", 5),
@@ -85,6 +90,26 @@ pub fn swarm() -> Kind {
     profile.floors = FLOORS.to_vec();
     profile.floors_seeds = 60;
     Kind { profile, stress: Stress { aimed: 10, ..Stress::default() }, settled: Settled::default() }
+}
+
+/// What 24 seeds of runs with many transactions must reach, at least.
+const BUNDLE_FLOORS: [(&str, u64); 2] = [("commit.bundle", 50), ("node.sim.operations", 1_000)];
+
+/// Everything at once, with so many clients whose transactions are about several buckets that these go together.
+pub fn bundles() -> Kind {
+    let mut kind = swarm();
+    kind.profile = Profile {
+        name: "bundles",
+        nodes: (1, 5),
+        clients: (6, 9),
+        safety: (Duration::from_millis(300), Duration::from_millis(1_500)),
+        floors: BUNDLE_FLOORS.to_vec(),
+        floors_seeds: 24,
+        ..kind.profile
+    };
+    kind.stress.play = Some(Play::Workload(Workload::AppendTransaction));
+    kind.stress.buckets = NonZeroU16::new(3);
+    kind
 }
 
 /// Everything at once, with buckets placed on nodes that come and go.

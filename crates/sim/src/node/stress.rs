@@ -35,6 +35,8 @@ pub struct Stress {
     pub log: Option<Config>,
     /// Longest time between two acts of the operator; drawn if not given, none if zero.
     pub operator: Option<Duration>,
+    /// Of a hundred connections, so many have their reads answered by the copies of the nodes that they lead to; drawn if not given.
+    pub near: Option<u64>,
     /// Percentage of handovers among the operator's acts; drawn if not given.
     pub transfers: Option<u64>,
     /// A broken rule.
@@ -61,6 +63,11 @@ pub enum Play {
     Keys,
     /// Values that all clients move from key to key.
     Pebbles,
+}
+
+/// How many connections read at copies. Not from the draws of the run, so that the same seed means the same faults as ever.
+pub(super) fn draw_near(plan: &Plan) -> u64 {
+    [0, 0, 50, 100][Rng::new(plan.seed).below(4) as usize]
 }
 
 pub(super) fn draw_log(rng: &mut Rng, plan: &Plan) -> Config {

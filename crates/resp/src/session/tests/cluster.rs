@@ -57,7 +57,7 @@ fn way(session: &mut Session, line: &str) -> Result<Consistency, String> {
     match session.command(words, &halves()) {
         Step::Submit { consistency, .. } => Ok(consistency),
         Step::Answer(Answer { reply: Some(Reply::Error(error)), .. }) => Err(format!("{error:?}")),
-        Step::Answer(answer) => panic!("{line}: {answer:?}"),
+        other => panic!("{line}: {other:?}"),
     }
 }
 
@@ -74,9 +74,12 @@ fn the_cluster_view_sends_clients_to_who_leads() {
     assert_eq!(way(&mut session, "set foo 1"), Ok(Consistency::Strict), "asked for with ASKING");
     assert!(way(&mut session, "set foo 1").is_err(), "once");
     session.command(vec![Bytes::from("readonly")], &halves());
-    assert_eq!(way(&mut session, "get foo"), Ok(Consistency::Relaxed));
-    assert_eq!(way(&mut session, "get bar"), Ok(Consistency::Strict));
+    assert_eq!(way(&mut session, "get foo"), Ok(Consistency::Near));
+    assert_eq!(way(&mut session, "mget foo bar"), Ok(Consistency::Near), "over both");
     assert!(way(&mut session, "set foo 1").is_err(), "a write");
+    session
+        .command(vec![Bytes::from("quorate"), Bytes::from("consistency"), Bytes::from("relaxed")], &halves());
+    assert_eq!(way(&mut session, "get foo"), Ok(Consistency::Relaxed), "the client does not mind");
     session.command(vec![Bytes::from("reset")], &halves());
     assert!(way(&mut session, "get foo").is_err());
     let mut standalone = Session::new(connection(1), Limits::production());
@@ -96,7 +99,12 @@ fn transactions_of_the_cluster_view_are_served_where_they_come() {
         let words = line.split(' ').map(|word| Bytes::copy_from_slice(word.as_bytes())).collect();
         assert!(queued(session.command(words, &halves())), "{line}");
     }
-    assert!(matches!(session.command(vec![Bytes::from("exec")], &halves()), Step::Submit { .. }));
+    assert_eq!(way(&mut session, "exec"), Ok(Consistency::Strict));
+    for line in ["readonly", "multi", "get foo", "get bar"] {
+        let words = line.split(' ').map(|word| Bytes::copy_from_slice(word.as_bytes())).collect();
+        assert!(queued(session.command(words, &halves())), "{line}");
+    }
+    assert_eq!(way(&mut session, "exec"), Ok(Consistency::Near));
 }
 
 #[test]

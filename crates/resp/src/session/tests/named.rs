@@ -6,7 +6,7 @@ use quorate_api::Identity;
 fn named(line: &str) -> (Request, Option<Identity>) {
     match step(&mut session(), line) {
         Step::Submit { request, identity, .. } => (request, identity.map(|boxed| *boxed)),
-        Step::Answer(answer) => panic!("{line} was answered: {answer:?}"),
+        other => panic!("{line} was answered: {other:?}"),
     }
 }
 

@@ -5,8 +5,9 @@ use std::time::Duration;
 use quorate_api::{Consistency, Outcome, Request};
 use quorate_node::{ConnectionId, Input};
 
-use super::{Asker, Cluster};
+use super::{Asker, CLAIM, Cluster};
 use crate::Agenda;
+use crate::node::claims::Claim;
 
 impl Cluster {
     /// Hands a request to a node.
@@ -36,6 +37,14 @@ impl Cluster {
     pub(super) fn connect(&mut self) -> ConnectionId {
         let node = *self.rng.pick(&self.nodes).expect("there are nodes");
         self.doors.open(node)
+    }
+
+    /// Looks whether a key has the version by which a request was explained: anywhere, on a connection that nobody else uses.
+    pub(super) fn verify(&mut self, claim: Claim, agenda: &mut Agenda<Input>) {
+        let connection = self.connect();
+        let request = Request::Versions(vec![claim.key.clone()]);
+        self.claims.verify(connection.0, claim);
+        self.send(connection, Asker { who: CLAIM, what: connection.0 }, request, agenda);
     }
 
     /// A client closes its connection without waiting for what is under way.

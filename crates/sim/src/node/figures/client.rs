@@ -54,6 +54,8 @@ pub(super) struct Client {
     pub(super) job: Job,
     /// When its first attempt began.
     pub(super) begun: Duration,
+    /// How often it was tried.
+    pub(super) attempts: u64,
     /// When the newest round was asked.
     pub(super) asked: Duration,
     /// Keys of its commit, to count the buckets of them.
@@ -73,6 +75,7 @@ impl Client {
             job: drawn.clone(),
             drawn,
             begun: Duration::ZERO,
+            attempts: 0,
             asked: Duration::ZERO,
             touched: Vec::new(),
             stage: Stage::Committing,
@@ -91,11 +94,13 @@ impl Client {
     pub(super) fn begin(&mut self, now: Duration) -> Result<Next, String> {
         self.drawn = self.source.next(now);
         self.begun = now;
+        self.attempts = 0;
         self.again()
     }
 
     /// Begins another attempt at the same.
     pub(super) fn again(&mut self) -> Result<Next, String> {
+        self.attempts += 1;
         self.job = self.drawn.clone();
         self.watched.clear();
         self.ask()

@@ -9,7 +9,7 @@ use quorate_node::{ClientRequest, ConnectionId, Input, Message, Node, NodeConfig
 use quorate_replog::Config;
 use quorate_workload::rounds;
 use quorate_workload::tpcc::{self, Loaded};
-use quorate_workload::transaction::Write;
+use quorate_workload::transaction::{Transaction, Write};
 
 use super::client::{Client, Fate, Next};
 use super::setup::{Load, Manner, Setup};
@@ -60,7 +60,7 @@ impl Crowd {
         let sources = setup.sources(&mut rng);
         let clients = sources.into_iter().map(|source| Client::new(source, setup.manner)).collect();
         let rows: Box<dyn Iterator<Item = Write>> = match setup.load {
-            Load::Ycsb { .. } => Box::new(std::iter::empty()),
+            Load::Ycsb { .. } | Load::Contest { .. } => Box::new(std::iter::empty()),
             Load::Tpcc { scale } => {
                 Box::new(tpcc::population(&Loaded::new(scale, setup.seed), setup.seed, 0))
             }
@@ -81,9 +81,9 @@ impl Crowd {
         }
     }
 
-    /// The transactions that have not ended.
-    pub(super) fn under_way(&self) -> impl Iterator<Item = Duration> + '_ {
-        self.clients.iter().map(|client| client.begun)
+    /// The transactions that have not ended: their kinds, when they began, and how often they were tried.
+    pub(super) fn under_way(&self) -> impl Iterator<Item = (usize, Duration, u64)> + '_ {
+        self.clients.iter().map(|client| (client.job.kind(), client.begun, client.attempts))
     }
 
     fn node_of(&self, asker: usize) -> NodeId {
@@ -177,7 +177,7 @@ impl Crowd {
                         let buckets =
                             client.touched.iter().map(|key| Bucket::of_key(key, self.setup.buckets));
                         let buckets = buckets.collect::<BTreeSet<_>>().len() as u64;
-                        self.tally.ended(&client.job, &fate, (client.begun, now), buckets);
+                        self.tally.ended(&client.job, &fate, (client.begun, now), (buckets, client.attempts));
                         client.begin(now)?
                     };
                 }
@@ -249,7 +249,7 @@ impl Harness for Crowd {
                     }
                 }
             }
-            Output::Admin(..) | Output::ReadyToStop => {}
+            Output::Reason(..) | Output::Admin(..) | Output::ReadyToStop => {}
         }
         Ok(())
     }

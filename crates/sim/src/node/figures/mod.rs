@@ -12,22 +12,26 @@
 //! | `mixes` | YCSB B, C and F, and A with all records alike, 256 clients |
 //! | `scale` | YCSB A and B on 20 to 160 nodes, with clients and records in proportion |
 //! | `tpcc` | TPC-C on 20 to 80 nodes, with clients and warehouses in proportion |
+//! | `starvation` | 16 to 256 clients that want the same keys: how long anybody waits |
 //! | `durable` | YCSB A again, where nodes wait for their disks |
 //!
 //! | file | what |
 //! |---|---|
 //! | `setup.rs` | what a run is made of |
 //! | `client.rs` | one client |
+//! | `contest.rs` | transactions that want what others want |
 //! | `crowd.rs` | the harness: nodes, their clients, and those who load |
 //! | `tally.rs` | what is counted, and what it comes to |
 //! | `runs.rs` | the experiments |
 
 mod client;
+mod contest;
 mod crowd;
 mod runs;
 mod setup;
 mod tally;
 
+pub use contest::Skew;
 pub use runs::{NAMES, run};
 pub use setup::{Load, Manner, Setup};
 pub use tally::measure;

@@ -6,6 +6,7 @@ use std::time::Duration;
 use quorate_workload::tpcc::Scale;
 use quorate_workload::ycsb::{Letter, Requests};
 
+use super::contest::Skew;
 use super::setup::{Load, Manner, Setup};
 use super::tally::measure;
 use crate::{Failure, Row};
@@ -15,8 +16,8 @@ use crate::{Failure, Row};
 pub(super) const CLIENT_ONE_WAY: Duration = Duration::from_micros(3_000);
 
 /// The names of all experiments.
-pub const NAMES: [&str; 8] =
-    ["calibrate", "contention", "patience", "buckets", "mixes", "scale", "tpcc", "durable"];
+pub const NAMES: [&str; 9] =
+    ["calibrate", "contention", "patience", "buckets", "mixes", "scale", "tpcc", "durable", "starvation"];
 
 /// Runs one experiment and tells each row as soon as it is there. `false` if there is none of that name. `nodes` leaves out
 /// larger clusters.
@@ -33,6 +34,7 @@ pub fn run(name: &str, nodes: Option<usize>, seed: u64, told: &mut dyn FnMut(Row
         "scale" => ("scale", scale(seed)),
         "tpcc" => ("tpcc", tpcc(seed)),
         "durable" => ("durable", durable(seed)),
+        "starvation" => ("starvation", starvation(seed)),
         _ => return Ok(false),
     };
     for setup in setups.iter().filter(|setup| nodes.is_none_or(|most| setup.nodes <= most)) {
@@ -134,6 +136,33 @@ fn durable(seed: u64) -> Vec<Setup> {
     [Manner::Paper, Manner::OneShot].map(slow).into()
 }
 
+/// Everybody wants the same: who waits longest, and for how long. Counted for so long that each client has had several turns.
+fn starvation(seed: u64) -> Vec<Setup> {
+    const EXACT: Option<u64> = Some(1);
+    let of = |clients: &[usize], skew, long, manner, clock_error_ms| -> Vec<Setup> {
+        let (load, span) = (Load::Contest { skew, long }, Duration::from_secs(4));
+        let setup =
+            |count: &usize| Setup { load, span, clock_error_ms, ..Setup::small(*count, manner, seed) };
+        clients.iter().map(setup).collect()
+    };
+    let all = &[16, 64, 256];
+    let (one_shot, repeated) = (Manner::OneShot, Manner::Repeated);
+    [
+        of(all, Skew::Same, 0, one_shot, EXACT),
+        of(all, Skew::Zipfian, 0, one_shot, EXACT),
+        of(all, Skew::Hot, 0, one_shot, EXACT),
+        of(all, Skew::Same, 40, one_shot, EXACT),
+        of(all, Skew::Hot, 40, one_shot, EXACT),
+        // Some nodes' clients are always younger than others.
+        of(all, Skew::Same, 0, one_shot, Some(100)),
+        of(all, Skew::Same, 0, one_shot, None),
+        of(all, Skew::Same, 0, repeated, EXACT),
+        of(all, Skew::Hot, 0, repeated, EXACT),
+        of(&[16, 64], Skew::Zipfian, 0, repeated, EXACT),
+    ]
+    .concat()
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -164,6 +193,26 @@ mod tests {
         let repeated = row(&tiny(Manner::Repeated));
         assert_eq!(number(&repeated, "committed_percent"), 100.0);
         assert!(number(&repeated, "attempts_committed_percent") < 90.0, "{repeated}");
+    }
+
+    /// The promise of decision 0008, where all want the same: each waits for those that came before it, once; and for those
+    /// whose clocks say so.
+    #[test]
+    fn nobody_waits_longer_than_a_turn_of_all_others_and_what_clocks_differ_by() {
+        let load = Load::Contest { skew: Skew::Same, long: 12 };
+        let setup = Setup { load, clients: 16, span: Duration::from_secs(2), ..tiny(Manner::OneShot) };
+        let turns = |clock_error_ms| {
+            let row = row(&Setup { clock_error_ms, ..setup.clone() });
+            assert_eq!(number(&row, "committed_percent"), 100.0);
+            let turn_ms = 16.0 * 1e3 / number(&row, "goodput_s");
+            (number(&row, "longest_wait_ms") / turn_ms, turn_ms)
+        };
+        let ((exact, turn_ms), (wrong, wrong_turn_ms)) = (turns(Some(1)), turns(Some(300)));
+        assert!(exact < 2.0, "{exact} turns of {turn_ms} ms");
+        assert!(
+            wrong > exact && wrong * wrong_turn_ms < 2.0 * wrong_turn_ms + 600.0,
+            "{wrong} of {wrong_turn_ms} ms"
+        );
     }
 
     #[test]

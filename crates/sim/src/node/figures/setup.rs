@@ -9,7 +9,8 @@ use quorate_workload::tpcc::{self, Loaded, Scale, Terminal, TpccTransaction};
 use quorate_workload::transaction::{Ask, Seen, Transaction};
 use quorate_workload::ycsb::{self, Frontier, Group, Letter, Requests, Ycsb, YcsbSpec, YcsbTransaction};
 
-use crate::{DiskOptions, Latency, NetworkOptions, Order, Service, WorldOptions};
+use super::contest::{self, Contest, Contestants, Skew};
+use crate::{ClockOptions, DiskOptions, Latency, NetworkOptions, Order, Service, WorldOptions};
 
 /// How clients make transactions of what they want to do.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -58,6 +59,13 @@ pub enum Load {
         /// How large it is.
         scale: Scale,
     },
+    /// Transactions that read and write all of their keys, which others want as well.
+    Contest {
+        /// Which keys.
+        skew: Skew,
+        /// Keys of the transactions of every eighth client; 0: all have five.
+        long: usize,
+    },
 }
 
 impl Load {
@@ -66,6 +74,8 @@ impl Load {
         match self {
             Load::Ycsb { letter, requests, .. } => format!("ycsb-{letter:?}-{requests:?}").to_lowercase(),
             Load::Tpcc { .. } => "tpcc".into(),
+            Load::Contest { skew, long: 0 } => skew.name().into(),
+            Load::Contest { skew, .. } => format!("{}-and-long", skew.name()),
         }
     }
 
@@ -73,6 +83,7 @@ impl Load {
         match self {
             Load::Ycsb { .. } => &ycsb::KINDS,
             Load::Tpcc { .. } => &tpcc::KINDS,
+            Load::Contest { .. } => &contest::KINDS,
         }
     }
 }
@@ -100,6 +111,9 @@ pub struct Setup {
     pub client: Duration,
     /// How long a transaction may wait for its locks before its coordinator aborts it; `None`: as servers do.
     pub patience: Option<Duration>,
+    /// How wrong wall clocks are at most, in milliseconds; `None`: by up to a second. A transaction is as old as its node's
+    /// clock says.
+    pub clock_error_ms: Option<u64>,
     /// An fdatasync; none is made if zero, and a log is as durable as the memory of most of its members.
     pub sync: Duration,
     /// Not counted.
@@ -126,6 +140,7 @@ impl Setup {
             network: Latency::Uniform(micros(150), micros(250)),
             client: super::runs::CLIENT_ONE_WAY,
             patience: None,
+            clock_error_ms: None,
             sync: Duration::ZERO,
             warm: Duration::from_millis(500),
             span: Duration::from_secs(2),
@@ -166,6 +181,7 @@ impl Setup {
                 segment_records: 1_000,
                 ..calm.disk
             },
+            clock: ClockOptions { wall_error_ms: self.clock_error_ms, ..calm.clock },
             service: Some(self.service),
             inbox_max: usize::MAX,
             checks: false,
@@ -195,6 +211,11 @@ impl Setup {
                 let terminal = |number| Terminal::new(loaded.clone(), number as u64, rng.fork());
                 (0..self.clients).map(terminal).map(Source::Tpcc).collect()
             }
+            Load::Contest { skew, long } => {
+                let optimistic = self.manner != Manner::OneShot;
+                let all = Contestants::all((skew, long), self.clients, optimistic, self.buckets, rng);
+                all.into_iter().map(Source::Contest).collect()
+            }
         }
     }
 }
@@ -204,12 +225,14 @@ impl Setup {
 pub(super) enum Source {
     Ycsb(Ycsb, Frontier),
     Tpcc(Terminal),
+    Contest(Contestants),
 }
 
 impl Source {
     pub(super) fn next(&mut self, now: Duration) -> Job {
         match self {
             Source::Ycsb(ycsb, frontier) => Job::Ycsb(ycsb.next(frontier)),
+            Source::Contest(all) => Job::Contest(all.next()),
             Source::Tpcc(terminal) => Job::Tpcc(Box::new(terminal.next(now.as_secs()))),
         }
     }
@@ -220,6 +243,7 @@ impl Source {
 pub(super) enum Job {
     Ycsb(YcsbTransaction),
     Tpcc(Box<TpccTransaction>),
+    Contest(Contest),
 }
 
 impl Transaction for Job {
@@ -227,6 +251,7 @@ impl Transaction for Job {
         match self {
             Job::Ycsb(job) => job.kind(),
             Job::Tpcc(job) => job.kind(),
+            Job::Contest(job) => job.kind(),
         }
     }
 
@@ -234,6 +259,7 @@ impl Transaction for Job {
         match self {
             Job::Ycsb(job) => job.operations(),
             Job::Tpcc(job) => job.operations(),
+            Job::Contest(job) => job.operations(),
         }
     }
 
@@ -241,6 +267,7 @@ impl Transaction for Job {
         match self {
             Job::Ycsb(job) => job.is_write(),
             Job::Tpcc(job) => job.is_write(),
+            Job::Contest(job) => job.is_write(),
         }
     }
 
@@ -248,6 +275,7 @@ impl Transaction for Job {
         match self {
             Job::Ycsb(job) => job.is_guarded(),
             Job::Tpcc(job) => job.is_guarded(),
+            Job::Contest(job) => job.is_guarded(),
         }
     }
 
@@ -255,6 +283,7 @@ impl Transaction for Job {
         match self {
             Job::Ycsb(job) => job.next(),
             Job::Tpcc(job) => job.next(),
+            Job::Contest(job) => job.next(),
         }
     }
 
@@ -262,6 +291,7 @@ impl Transaction for Job {
         match self {
             Job::Ycsb(job) => job.answered(seen),
             Job::Tpcc(job) => job.answered(seen),
+            Job::Contest(job) => job.answered(seen),
         }
     }
 }

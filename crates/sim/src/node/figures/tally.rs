@@ -9,7 +9,7 @@ use quorate_workload::transaction::Transaction;
 
 use super::client::Fate;
 use super::crowd::Crowd;
-use super::setup::{Job, Setup};
+use super::setup::{Job, Load, Setup};
 use crate::node::operator::leader;
 use crate::{Counts, Failure, Row, World};
 
@@ -29,6 +29,17 @@ const MARKS: [(&str, &str); 5] = [
 struct Kind {
     committed: u64,
     ended: u64,
+    /// From the first attempt to the commit, in nanoseconds.
+    latencies: Vec<u64>,
+    longest: Duration,
+}
+
+impl Kind {
+    /// So many in a hundred took no longer, once they are sorted by how long they took; in milliseconds.
+    fn quantile(&self, percent: usize) -> f64 {
+        let last = self.latencies.len().saturating_sub(1);
+        self.latencies.get(last * percent / 100).map_or(0.0, |ns| *ns as f64 / 1e6)
+    }
 }
 
 /// What clients count within the window.
@@ -50,6 +61,8 @@ pub(super) struct Tally {
     longest: Duration,
     /// Rounds that read and rounds that commit: how many and how long together.
     rounds: [(u64, Duration); 2],
+    /// How often one transaction was tried at most.
+    attempts_most: u64,
 }
 
 impl Tally {
@@ -67,6 +80,7 @@ impl Tally {
             latencies: Vec::new(),
             longest: Duration::ZERO,
             rounds: [(0, Duration::ZERO); 2],
+            attempts_most: 0,
         }
     }
 
@@ -103,7 +117,13 @@ impl Tally {
     }
 
     /// A transaction is over and will not be begun again.
-    pub(super) fn ended(&mut self, job: &Job, fate: &Fate, span: (Duration, Duration), buckets: u64) {
+    pub(super) fn ended(
+        &mut self,
+        job: &Job,
+        fate: &Fate,
+        span: (Duration, Duration),
+        (buckets, attempts): (u64, u64),
+    ) {
         let (begun, now) = span;
         if !self.counts(now) {
             return;
@@ -118,9 +138,25 @@ impl Tally {
         self.operations_committed += job.operations() * done;
         if is_done {
             self.buckets += buckets;
-            self.latencies.push(u64::try_from((now - begun).as_nanos()).unwrap_or(u64::MAX));
+            let took = u64::try_from((now - begun).as_nanos()).unwrap_or(u64::MAX);
+            kind.latencies.push(took);
+            self.latencies.push(took);
         }
+        kind.longest = kind.longest.max(now - begun);
         self.longest = self.longest.max(now - begun);
+        self.attempts_most = self.attempts_most.max(attempts);
+    }
+
+    /// Transactions that have not ended have waited as well, and were tried as often.
+    fn wait(&mut self, waiting: impl Iterator<Item = (usize, Duration, u64)>) {
+        for (kind, waited, attempts) in waiting {
+            let kind = &mut self.kinds[kind].1;
+            kind.longest = kind.longest.max(waited);
+            self.longest = self.longest.max(waited);
+            self.attempts_most = self.attempts_most.max(attempts);
+        }
+        self.latencies.sort_unstable();
+        self.kinds.iter_mut().for_each(|(_, kind)| kind.latencies.sort_unstable());
     }
 
     /// So many in a hundred, of the transactions that are sorted by how long they took, took no longer, in milliseconds.
@@ -172,10 +208,11 @@ pub fn measure(experiment: &'static str, setup: &Setup) -> Result<Row, Failure> 
         return Err(failure.clone());
     }
     let end = began + setup.warm + setup.span;
-    let waiting = world.harness().under_way().map(|begun| end.saturating_sub(begun)).max();
+    let waiting = world.harness().under_way();
+    let waiting: Vec<_> =
+        waiting.map(|(kind, begun, tries)| (kind, end.saturating_sub(begun), tries)).collect();
     let tally = &mut world.harness_mut().tally;
-    tally.longest = tally.longest.max(waiting.unwrap_or_default());
-    tally.latencies.sort_unstable();
+    tally.wait(waiting.into_iter());
     let row = describe(experiment, setup);
     let row = clients(row, setup, tally);
     Ok(cluster(row, setup, tally.committed, (&before, &after)))
@@ -223,6 +260,20 @@ fn clients(row: Row, setup: &Setup, tally: &Tally) -> Row {
     }
     for (name, kind) in tally.kinds.iter().filter(|(_, kind)| kind.ended > 0 && tally.kinds.len() == 5) {
         row = row.number(name, percent(kind.committed, kind.ended));
+    }
+    if let Load::Contest { long, .. } = setup.load {
+        row = row
+            .count("attempts_most", tally.attempts_most)
+            .count("clock_error_ms", setup.clock_error_ms.unwrap_or(1_000));
+        for (name, kind) in tally.kinds.iter().filter(|_| long > 0) {
+            row = row
+                .number(if *name == "long" { "long_p50_ms" } else { "short_p50_ms" }, kind.quantile(50))
+                .number(if *name == "long" { "long_p99_ms" } else { "short_p99_ms" }, kind.quantile(99))
+                .number(
+                    if *name == "long" { "long_longest_ms" } else { "short_longest_ms" },
+                    kind.longest.as_secs_f64() * 1e3,
+                );
+        }
     }
     row
 }

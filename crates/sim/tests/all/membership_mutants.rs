@@ -1,9 +1,6 @@
 //! Every rule of the membership protocol, broken on purpose, is caught; `broken` says what the environment may ask for.
-#![cfg(feature = "mutants")]
 
-mod broken;
-
-use broken::Hunt;
+use crate::broken::Hunt;
 use quorate_membership::Mutant;
 use quorate_sim::membership::{Stress, kind_for, swarm};
 

@@ -1,16 +1,14 @@
 //! What a world does to a machine, one thing at a time.
 
-mod toys;
-
 use std::time::Duration;
 
+use crate::toys::{Do, Probes, Saw};
 use quorate_kernel::NodeId;
 use quorate_sim::{
     Boot, ClockOptions, DiskOptions, Failure, Latency, Life, NetworkOptions, Order, TraceLevel, World,
     WorldOptions,
 };
 use quorate_store::Store;
-use toys::{Do, Probes, Saw};
 
 const MS: Duration = Duration::from_millis(1);
 

@@ -2,7 +2,6 @@
 //! tenth of all messages lost, and nodes that soon lose patience.
 //!
 //! `QUORATE_RUNS` says how many schedules for each size, `QUORATE_RESULT` names a file that the figures are appended to.
-#![cfg(feature = "mutants")]
 
 use std::collections::BTreeSet;
 use std::io::Write;

@@ -1,9 +1,6 @@
 //! Every broken rule of the shard and the node is noticed; `broken` says what the environment may ask for.
-#![cfg(feature = "mutants")]
 
-mod broken;
-
-use broken::Hunt;
+use crate::broken::Hunt;
 use quorate_shard::Mutant;
 use quorate_sim::node::{Stress, kind_for};
 

@@ -1,7 +1,6 @@
 //! Memberships under everything at once; `everything` says what the environment may ask for.
 
-mod everything;
-
+use crate::everything;
 use quorate_sim::membership::swarm;
 
 #[test]

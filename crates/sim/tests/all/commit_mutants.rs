@@ -1,9 +1,6 @@
 //! Every rule of atomic commitment, broken on purpose, is caught; `broken` says what the environment may ask for.
-#![cfg(feature = "mutants")]
 
-mod broken;
-
-use broken::Hunt;
+use crate::broken::Hunt;
 use quorate_commit::Mutant;
 use quorate_sim::commit::{Stress, kind_for};
 

@@ -1,11 +1,9 @@
 //! Seeds to verdicts: right machines pass, canaries are caught, cases shrink, runs repeat.
 
-mod toys;
-
+use crate::toys::{Flaw, Keepers, Probes};
 use quorate_sim::{
     Batch, Failure, Fault, FaultSet, Overrides, Plan, Profile, TraceLevel, run, run_many, run_twice, shrink,
 };
-use toys::{Flaw, Keepers, Probes};
 
 fn profile() -> Profile {
     let mut profile = Profile::new("keeper");

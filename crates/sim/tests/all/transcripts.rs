@@ -1,15 +1,13 @@
 //! Worlds driven by transcripts: an example of how protocol crates write theirs.
 
-mod toys;
-
 use std::path::Path;
 use std::time::Duration;
 
+use crate::toys::{Do, Probes};
 use quorate_kernel::NodeId;
 use quorate_sim::{
     ClockOptions, DiskOptions, Latency, NetworkOptions, TraceLevel, World, WorldOptions, transcript,
 };
-use toys::{Do, Probes};
 
 /// Two probes; messages take 1 ms, syncs 10 ms.
 fn world() -> World<Probes> {

@@ -1,9 +1,6 @@
 //! Every safety rule of the replicated log, broken on purpose, is caught; `broken` says what the environment may ask for.
-#![cfg(feature = "mutants")]
 
-mod broken;
-
-use broken::Hunt;
+use crate::broken::Hunt;
 use quorate_replog::Mutant;
 use quorate_sim::replog::{Stress, kind_for, swarm};
 

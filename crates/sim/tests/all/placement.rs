@@ -1,7 +1,6 @@
 //! Whole nodes whose buckets are placed on nodes that come and go, under everything at once.
 
-mod everything;
-
+use crate::everything;
 use quorate_sim::node::placed;
 
 #[test]

@@ -1,0 +1,227 @@
+//! Strict reads: at the primary, and at copies that were told how far they have to be.
+//!
+//! A read is answered from a state that contains every entry that was known to be chosen when it came, and in which nothing
+//! is prepared that will change what it looks at. Both follow from the log, so a copy answers as the primary does, once the
+//! primary, certain of leading, has told it an entry. What has to wait for an outcome, or for an entry of its own (a key whose
+//! time is over by this clock and not by the log), is left to the primary.
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+use quorate_api::{Reply, Request};
+use quorate_commit::LogId;
+use quorate_kernel::{Cx, Event, NodeId};
+use quorate_replog::{self as replog, Index};
+
+use crate::Mutant;
+use crate::machine::{Out, Output, Shard};
+use crate::part::wants_of;
+use crate::reasons::Asked;
+use crate::view::View;
+
+/// Reads that a copy lets wait for entries, each of many requests; more are refused, and asked of the primary.
+const AT_COPY_MAX: usize = 256;
+
+/// A read under way.
+#[derive(Debug, Clone)]
+pub(crate) struct Reading {
+    pub(crate) ticket: u64,
+    pub(crate) requests: Vec<Request>,
+}
+
+/// What the log was asked for.
+#[derive(Debug)]
+pub(crate) enum Wanted {
+    /// These are to be answered here.
+    Answers(Reading),
+    /// A copy is to answer.
+    Index { ticket: u64, replica: NodeId },
+}
+
+impl Wanted {
+    fn ticket(&self) -> u64 {
+        match self {
+            Wanted::Answers(reading) => reading.ticket,
+            Wanted::Index { ticket, .. } => *ticket,
+        }
+    }
+}
+
+/// The reads of a shard.
+#[derive(Debug, Default)]
+pub(crate) struct Reads {
+    /// What the log has not allowed yet, by the log's ticket.
+    asked: BTreeMap<u64, Wanted>,
+    tickets: u64,
+    /// Allowed reads that wait for an entry to be applied.
+    allowed: VecDeque<(Index, Reading)>,
+    /// The same for those of a copy, by the entry and their tickets: what it is told may overtake what it was told before.
+    at_copy: BTreeMap<(Index, u64), Reading>,
+    /// Allowed reads that wait for logged time to pass a key's expiry.
+    untimely: Vec<Reading>,
+    /// Allowed reads that wait for the outcome of transactions.
+    behind: Vec<Reading>,
+}
+
+impl Reads {
+    /// The log does not allow it.
+    pub(crate) fn refused(&mut self, ticket: u64, out: &mut Out) {
+        if let Some(asked) = self.asked.remove(&ticket) {
+            out.output(Output::ReadRefused { ticket: asked.ticket() });
+        }
+    }
+
+    /// Who leads has changed, or is not known: what may need an entry of this node's is asked elsewhere.
+    pub(crate) fn led_elsewhere(&mut self, out: &mut Out) {
+        for reading in self.untimely.drain(..).chain(self.behind.drain(..)) {
+            out.output(Output::ReadRefused { ticket: reading.ticket });
+        }
+    }
+}
+
+impl Shard {
+    /// Asks the log whether, and as of which entry, something may be read.
+    pub(crate) fn ask_log(&mut self, cx: &mut Cx<'_>, wanted: Wanted, out: &mut Out) {
+        self.reads.tickets += 1;
+        self.reads.asked.insert(self.reads.tickets, wanted);
+        self.step_log(cx, Event::Input(replog::Input::Read(self.reads.tickets)), out);
+    }
+
+    /// The log allows a read as of entry `index`.
+    pub(crate) fn read_allowed(&mut self, cx: &mut Cx<'_>, ticket: u64, index: Index, out: &mut Out) {
+        match self.reads.asked.remove(&ticket) {
+            Some(Wanted::Answers(reading)) => {
+                self.reads.allowed.push_back((index, reading));
+                self.serve_reads(cx, out);
+            }
+            Some(Wanted::Index { ticket, replica }) => {
+                // It is chosen: a quorum's disks have it.
+                out.output_early(Output::ReadIndex { ticket, index });
+                self.step_log(cx, Event::Input(replog::Input::Inform(replica)), out);
+            }
+            None => {}
+        }
+    }
+
+    /// Takes reads that this copy is to answer once it has applied entry `index`, as the primary said.
+    pub(crate) fn read_at(&mut self, cx: &mut Cx<'_>, index: Index, reading: Reading, out: &mut Out) {
+        let index = if self.limits.breaks(Mutant::CopiesReadAtOnce) { 0 } else { index };
+        if self.reads.at_copy.len() >= AT_COPY_MAX {
+            cx.marks.hit("shard.read.copy_full");
+            return out.output(Output::ReadRefused { ticket: reading.ticket });
+        }
+        if index > self.log.applied() {
+            cx.marks.hit("shard.read.copy_waits");
+        }
+        self.reads.at_copy.insert((index, reading.ticket), reading);
+        self.serve_reads(cx, out);
+    }
+
+    /// Answers from the state as it is here now, however old.
+    pub fn read_relaxed(&self, cx: &mut Cx<'_>, request: &Request) -> Reply {
+        let area = self.log.data_prefix();
+        let (now_ms, seed) = (cx.wall.unix_ms, cx.rng.next_u64());
+        let mut view = View::reading(&*cx.store, &self.limits, area, self.state, now_ms, seed);
+        crate::run::run_request(&mut view, request)
+    }
+
+    /// Answers the allowed reads whose entry is applied.
+    pub(crate) fn serve_reads(&mut self, cx: &mut Cx<'_>, out: &mut Out) {
+        while let Some((index, _)) = self.reads.allowed.front() {
+            if *index > self.log.applied() && !self.limits.breaks(Mutant::ReadBeforeApplied) {
+                break;
+            }
+            if let Some((_, reading)) = self.reads.allowed.pop_front() {
+                self.serve(cx, reading, out);
+            }
+        }
+        while let Some(first) = self.reads.at_copy.first_entry()
+            && first.key().0 <= self.log.applied()
+        {
+            let reading = first.remove();
+            self.serve(cx, reading, out);
+        }
+        for reading in core::mem::take(&mut self.reads.behind) {
+            self.serve(cx, reading, out);
+        }
+        if !self.reads.untimely.is_empty() {
+            let now_ms = self.state.now_ms;
+            let waiting = core::mem::take(&mut self.reads.untimely);
+            // Time has gone on, or leadership will be lost: each pass makes progress or waits for the next entry.
+            for reading in waiting {
+                if now_ms >= self.ticked_ms || !self.log.leads() {
+                    self.serve(cx, reading, out);
+                } else {
+                    self.reads.untimely.push(reading);
+                }
+            }
+        }
+    }
+
+    fn serve(&mut self, cx: &mut Cx<'_>, reading: Reading, out: &mut Out) {
+        let area = self.log.data_prefix();
+        let now_ms = cx.wall.unix_ms;
+        let seed = cx.rng.next_u64();
+        let mut view = View::reading(&*cx.store, &self.limits, area, self.state, now_ms, seed);
+        view.shield = core::mem::take(&mut self.transactions.shield);
+        let (mut replies, mut bytes) = (Vec::with_capacity(reading.requests.len()), 0);
+        let mut waits = false;
+        let mut reasons = Vec::new();
+        for request in &reading.requests {
+            let passes = self.limits.breaks(Mutant::ReadsPassTransactions)
+                || (self.limits.breaks(Mutant::CopiesPassTransactions) && !self.log.leads());
+            if !passes && !view.shield.is_empty() && view.shield.is_in_the_way(&wants_of(request)) {
+                // Its outcome may be known elsewhere, and what is seen here must not be older.
+                cx.marks.hit("shard.read.waits_for_transaction");
+                waits = replies.is_empty();
+                break;
+            }
+            let reply = crate::run::run_request(&mut view, request);
+            if view.leans {
+                // A key is past its time and there only because a transaction that found it waits for its outcome: whoever
+                // sees it now would see it for as long as that takes.
+                cx.marks.hit("shard.read.leans");
+                waits = replies.is_empty();
+                break;
+            }
+            bytes += reply.size_bytes();
+            if bytes > self.limits.replies_bytes_max && !replies.is_empty() {
+                cx.marks.hit("shard.read.answered_in_part");
+                break;
+            }
+            if let Some(moved) = view.outrun.take() {
+                let (name, place) = (reading.ticket, replies.len() as u32);
+                reasons.push((
+                    Asked::Read { name, place },
+                    self.writers.reason(LogId(self.log.number().into()), moved),
+                ));
+            }
+            replies.push(reply);
+        }
+        self.transactions.shield = core::mem::take(&mut view.shield);
+        if waits && !self.log.leads() {
+            // The primary knows the outcome first; this copy would perhaps hear of it with the next beat.
+            cx.marks.hit("shard.read.copy_leaves");
+            return out.output_early(Output::ReadRefused { ticket: reading.ticket });
+        }
+        if waits {
+            return self.reads.behind.push(reading);
+        }
+        if view.expiry_pending.is_none() || self.limits.breaks(Mutant::ExpiryByLocalClock) {
+            // What was read is chosen and applied: other nodes' disks have it, and why nothing was.
+            for (asked, reason) in reasons {
+                out.output_early(Output::Reason { to: None, asked, reason });
+            }
+            let (ticket, applied) = (reading.ticket, self.log.applied());
+            return out.output_early(Output::Read { ticket, applied, replies });
+        }
+        // By this clock a key has expired, but the log does not say so yet. Were it read as gone now, another leader
+        // with a slower clock could show it again: let the log decide, then read.
+        cx.marks.hit("shard.read.waits_for_expiry");
+        if self.takes_batches() {
+            self.reads.untimely.push(reading);
+            self.tick(cx, now_ms, out);
+        } else {
+            out.output(Output::ReadRefused { ticket: reading.ticket });
+        }
+    }
+}

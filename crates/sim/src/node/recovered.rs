@@ -1,0 +1,456 @@
+//! The course of a run with recoveries, and what its clients may have been told.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU16;
+use std::time::Duration;
+
+use quorate_api::Bucket;
+use quorate_kernel::{NodeId, Rng};
+use quorate_node::{AdminOutcome, AdminRequest, LogConfig, Node};
+
+use super::operator::leader;
+use super::placed::is_placed;
+use super::recovery::{Clients, Told};
+use crate::{Life, NetworkOptions, Nodes, TraceLevel, Verdict, World, WorldOptions};
+
+const CLIENTS: u64 = 6;
+/// How long anything may take once nothing stands in its way.
+const PATIENCE: Duration = Duration::from_secs(60);
+
+const fn ms(ms: u64) -> Duration {
+    Duration::from_millis(ms)
+}
+
+/// What came of a run.
+#[derive(Debug, Clone, Default)]
+pub struct Recovered {
+    /// Buckets that were recovered.
+    pub recovered: u64,
+    /// Among these, bucket 0.
+    pub first: u64,
+    /// Buckets of which no member was left.
+    pub nothing_left: u64,
+    /// Nodes that came back.
+    pub returned: u64,
+    /// Marks that clients were told are there, and are not.
+    pub lost: u64,
+    /// Marks that clients were told are there.
+    pub told: u64,
+    /// Requests that were refused because their bucket was halted.
+    pub halted: u64,
+    /// All that happened, if it was wanted.
+    pub lines: Vec<String>,
+}
+
+/// When those who were lost come back.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+enum Return {
+    Never,
+    /// So long after they died, whatever the operator is doing.
+    Meanwhile(Duration),
+    /// When the first bucket is recovered, cut off from all but those who were fenced with them: they and these were enough before.
+    CutOff,
+    /// So long after the operator gave the first word.
+    During(Duration),
+    /// When the buckets have been recovered.
+    After,
+}
+
+struct Script {
+    world: World<Clients>,
+    rng: Rng,
+    returns: Return,
+    dead: Vec<NodeId>,
+    /// The bucket whose members died, and its other members.
+    struck: Bucket,
+    fenced: Vec<NodeId>,
+    died_at: Duration,
+    /// When the operator gave the first word.
+    word_at: Option<Duration>,
+    /// Buckets that an operator's word was given for, and when they were seen to be well again.
+    given_up: BTreeMap<Bucket, Duration>,
+    done: Recovered,
+}
+
+/// Plays one run.
+///
+/// # Errors
+/// What does not hold, and what happened if that was wanted.
+pub fn recovered(seed: u64, breaks: impl FnOnce(&mut LogConfig), trace: bool) -> Result<Recovered, String> {
+    let mut script = Script::new(seed, breaks, trace);
+    let verdict = script.play();
+    let failure = script.world.failure().map(ToString::to_string);
+    script.done.lines = script.world.take_trace();
+    match failure.map_or(verdict, Err) {
+        Ok(()) => Ok(script.done),
+        Err(why) => Err(format!("seed {seed}: {why}\n{}", script.done.lines.join("\n"))),
+    }
+}
+
+impl Script {
+    fn new(seed: u64, breaks: impl FnOnce(&mut LogConfig), trace: bool) -> Script {
+        let mut rng = Rng::new(seed ^ 0x7265_636f_7665_7279);
+        let nodes = rng.between(5, 8) as usize;
+        let returns = match rng.below(8) {
+            6.. => Return::CutOff,
+            0 => Return::Never,
+            1 => Return::After,
+            2 => Return::Meanwhile(ms(rng.between(500, 8_000))),
+            _ => Return::During(ms(rng.between(0, 600))),
+        };
+        // Of four, two are not enough by themselves.
+        let copies = if returns == Return::CutOff { 4 } else { rng.between(3, 4) as u8 };
+        let buckets = NonZeroU16::new(rng.between(2, 3) as u16).unwrap_or(NonZeroU16::MIN);
+        let mut log = LogConfig::production();
+        log.log_bytes_max = rng.between(500, 20_000) as usize;
+        log.checkpoint_bytes = rng.between(500, 20_000) as usize;
+        log.snapshot_part_bytes = rng.between(100, 2_000) as usize;
+        breaks(&mut log);
+        let first = (1..=nodes as u64).map(NodeId).collect();
+        let clients = Clients::new(rng.fork(), first, (buckets, copies, log), CLIENTS);
+        let trace = if trace { TraceLevel::Keep } else { TraceLevel::Cheap };
+        let options = WorldOptions {
+            trace,
+            network: NetworkOptions::default().calm(),
+            ..WorldOptions::calm(rng.next_u64(), nodes)
+        };
+        Script {
+            world: World::new(options, clients),
+            rng,
+            returns,
+            dead: Vec::new(),
+            struck: Bucket(0),
+            fenced: Vec::new(),
+            died_at: Duration::ZERO,
+            word_at: None,
+            given_up: BTreeMap::new(),
+            done: Recovered::default(),
+        }
+    }
+
+    fn play(&mut self) -> Verdict {
+        self.until("all buckets are led", |world| is_well(world.nodes(), world.harness().buckets))?;
+        let work = ms(self.rng.between(1_500, 3_000));
+        self.world.run_for(work);
+        self.strike();
+        self.recover_all()?;
+        let floors = self.look_at_lost()?;
+        let work = ms(self.rng.between(300, 2_000));
+        self.world.run_for(work);
+        if self.returns != Return::Never {
+            self.bring_back();
+            self.world.run_for(ms(2_000));
+        }
+        self.world.harness_mut().at_work = false;
+        self.until("clients are done", |world| match world.harness().is_quiet() {
+            true => Ok(()),
+            false => Err("somebody waits for an answer".into()),
+        })?;
+        self.until("everything is where it should be", |world| {
+            is_placed(world.nodes(), world.harness().buckets)
+        })?;
+        let ends = self.last_look()?;
+        self.judge(&ends, &floors)?;
+        let World { harness, nodes, .. } = &mut self.world;
+        harness.compare(nodes)
+    }
+
+    /// Lets the world go on until something holds.
+    fn until(&mut self, what: &str, mut holds: impl FnMut(&World<Clients>) -> Verdict) -> Verdict {
+        let give_up = self.world.now() + PATIENCE;
+        loop {
+            let verdict = holds(&self.world);
+            if let Some(failure) = self.world.failure() {
+                return Err(failure.to_string());
+            }
+            match verdict {
+                Ok(()) => return Ok(()),
+                Err(why) if self.world.now() > give_up => return Err(format!("until {what}: {why}")),
+                Err(_) => self.world.run_for(ms(20)),
+            }
+        }
+    }
+
+    /// Most members of a bucket die at once; the others may lag behind them.
+    fn strike(&mut self) {
+        let buckets = self.world.harness().buckets;
+        let bucket = Bucket(self.rng.below(buckets.get().into()) as u16);
+        let mut members = members_of(self.world.nodes(), bucket);
+        self.rng.shuffle(&mut members);
+        let most = (self.world.nodes().count() - 1) / 2;
+        let many = self.returns != Return::CutOff && self.rng.chance(1, 4);
+        let count = if many { most.min(members.len()) } else { 2 };
+        let survivors = members.split_off(count);
+        // What is acknowledged meanwhile, those who lag do not have.
+        let lags = &survivors[..[0, 1, survivors.len()][self.rng.below(3) as usize].min(survivors.len())];
+        lags.iter().for_each(|node| self.world.crash(*node));
+        if !lags.is_empty() {
+            let span = ms(self.rng.between(50, 700));
+            self.world.run_for(span);
+        }
+        for node in &members {
+            match self.returns {
+                Return::Never => drop(self.world.lose_disk(*node, Duration::ZERO)),
+                _ => self.world.crash(*node),
+            }
+        }
+        lags.iter().for_each(|node| self.world.restart(*node));
+        self.done.nothing_left += u64::from(survivors.is_empty());
+        (self.dead, self.died_at) = (members, self.world.now());
+        (self.struck, self.fenced) = (bucket, survivors);
+    }
+
+    fn bring_back_in_time(&mut self) {
+        let now = self.world.now();
+        let since = match self.returns {
+            Return::Meanwhile(after) => Some(self.died_at + after),
+            Return::During(after) => self.word_at.map(|at| at + after),
+            Return::Never | Return::After | Return::CutOff => None,
+        };
+        if since.is_some_and(|since| now > since) {
+            self.bring_back();
+        }
+    }
+
+    /// Those who were lost come back where they reach only those who were fenced.
+    fn cut_off(&mut self, bucket: Bucket) {
+        if self.returns != Return::CutOff || bucket != self.struck {
+            return;
+        }
+        self.returns = Return::After;
+        let goes_on = leader(self.world.nodes(), bucket);
+        let fenced = self.fenced.iter().filter(|node| Some(**node) != goes_on);
+        let side: Vec<NodeId> = fenced.chain(&self.dead).copied().collect();
+        self.world.isolate(&side);
+        self.bring_back();
+        self.world.run_for(ms(2_500));
+        self.world.heal();
+    }
+
+    fn bring_back(&mut self) {
+        for node in self.dead.clone() {
+            if self.world.nodes().life(node) == Life::Down {
+                self.world.restart(node);
+                self.done.returned += 1;
+            }
+        }
+    }
+
+    /// The operator gives the word for whatever is halted, until nothing is.
+    fn recover_all(&mut self) -> Verdict {
+        let give_up = self.world.now() + PATIENCE;
+        let mut calm_since = None;
+        loop {
+            self.world.run_for(ms(50));
+            if let Some(failure) = self.world.failure() {
+                return Err(failure.to_string());
+            }
+            let now = self.world.now();
+            self.bring_back_in_time();
+            if now > give_up {
+                let well = is_well(self.world.nodes(), self.world.harness().buckets);
+                return Err(format!("buckets are not well again: {well:?}, given up {:?}", self.given_up));
+            }
+            if let Some((node, bucket)) = self.halted() {
+                calm_since = None;
+                self.recover(node, bucket)?;
+                continue;
+            }
+            match is_well(self.world.nodes(), self.world.harness().buckets) {
+                Err(_) => calm_since = None,
+                // Nodes must have been taken for dead before a bucket counts as lost.
+                Ok(()) if now > *calm_since.get_or_insert(now) + ms(4_000) => break,
+                Ok(()) => {}
+            }
+        }
+        Ok(())
+    }
+
+    fn halted(&mut self) -> Option<(NodeId, Bucket)> {
+        let told = self.world.nodes().live().flat_map(|(id, node)| {
+            let buckets = node.status().buckets.into_iter();
+            buckets.filter(|bucket| bucket.halt.is_some()).map(move |bucket| (id, bucket.bucket))
+        });
+        let told: Vec<_> = told.collect();
+        self.rng.pick(&told).copied()
+    }
+
+    fn recover(&mut self, node: NodeId, bucket: Bucket) -> Verdict {
+        // What is left can be looked at until then.
+        self.read_copies(bucket)?;
+        let think = ms(self.rng.between(0, 500));
+        self.world.run_for(think);
+        let (ticket, word) = self.world.harness_mut().word(AdminRequest::Recover { bucket });
+        self.world.input(Duration::ZERO, node, word);
+        self.word_at.get_or_insert(self.world.now());
+        let before = self.given_up.insert(bucket, Duration::MAX);
+        let most = self.world.now() + ms(25_000);
+        while !self.world.harness().admin.contains_key(&ticket) && self.world.now() < most {
+            self.world.run_for(ms(1));
+            self.bring_back_in_time();
+        }
+        match self.world.harness().admin.get(&ticket) {
+            Some(AdminOutcome::Done) => {
+                self.given_up.insert(bucket, self.world.now());
+                self.done.recovered += 1;
+                self.done.first += u64::from(bucket == Bucket(0));
+                self.cut_off(bucket);
+                Ok(())
+            }
+            // Those who died have come back before it was begun.
+            Some(AdminOutcome::Refused(_)) => {
+                match before {
+                    Some(before) => self.given_up.insert(bucket, before),
+                    None => self.given_up.remove(&bucket),
+                };
+                Ok(())
+            }
+            other => Err(format!("{bucket:?} was not recovered: {other:?}")),
+        }
+    }
+
+    /// Reads the keys of a bucket at all who have a copy, as it is there.
+    fn read_copies(&mut self, bucket: Bucket) -> Verdict {
+        let holds = |node: &Node| node.shard(bucket).is_some_and(|shard| shard.log().holds());
+        let nodes = self.world.nodes().live().filter(|(_, node)| holds(node)).map(|(id, _)| id);
+        let nodes: Vec<NodeId> = nodes.collect();
+        let now = self.world.now();
+        for node in nodes {
+            for key in self.keys_of(bucket) {
+                let input = self.world.harness_mut().read_here(node, key, now);
+                self.world.input(Duration::ZERO, node, input);
+            }
+        }
+        self.world.run_for(ms(5));
+        Ok(())
+    }
+
+    fn keys_of(&self, bucket: Bucket) -> Vec<usize> {
+        let clients = self.world.harness();
+        (0..clients.keys.len()).filter(|key| clients.bucket_of(*key) == bucket).collect()
+    }
+
+    /// Reads all keys of what was recovered, as they are now.
+    fn look_at_lost(&mut self) -> Result<BTreeMap<usize, Vec<u64>>, String> {
+        let lost: Vec<Bucket> = self.given_up.keys().copied().collect();
+        let keys: Vec<usize> = lost.into_iter().flat_map(|bucket| self.keys_of(bucket)).collect();
+        let live: Vec<NodeId> = self.world.nodes().live().map(|(id, _)| id).collect();
+        let mut floors = BTreeMap::new();
+        for key in keys {
+            let Some(node) = self.rng.pick(&live).copied() else { continue };
+            floors.insert(key, self.read(node, key)?);
+        }
+        Ok(floors)
+    }
+
+    fn read(&mut self, node: NodeId, key: usize) -> Result<Vec<u64>, String> {
+        let before = self.world.harness().sights.len();
+        let now = self.world.now();
+        let input = self.world.harness_mut().read(node, key, now);
+        self.world.input(Duration::ZERO, node, input);
+        let seen = |world: &World<Clients>| {
+            let mut sights = world.harness().sights[before..].iter();
+            sights.rfind(|sight| sight.key == key && sight.began == now).map(|sight| sight.marks.clone())
+        };
+        self.until("a key is read", |world| seen(world).map(drop).ok_or("it is not".into()))?;
+        seen(&self.world).ok_or_else(|| "nothing was read".into())
+    }
+
+    /// Reads every key at every node.
+    fn last_look(&mut self) -> Result<Vec<Vec<u64>>, String> {
+        let live: Vec<NodeId> = self.world.nodes().live().map(|(id, _)| id).collect();
+        let mut ends = Vec::new();
+        for key in 0..self.world.harness().keys.len() {
+            let mut lists = Vec::new();
+            for node in &live {
+                lists.push(self.read(*node, key)?);
+            }
+            let first = lists.first().cloned().unwrap_or_default();
+            if lists.iter().any(|list| *list != first) {
+                return Err(format!("nodes have different lists at key {key}: {lists:?}"));
+            }
+            ends.push(first);
+        }
+        Ok(ends)
+    }
+
+    fn judge(&mut self, ends: &[Vec<u64>], floors: &BTreeMap<usize, Vec<u64>>) -> Verdict {
+        let clients = self.world.harness();
+        let lost_until = |key: usize| self.given_up.get(&clients.bucket_of(key)).copied();
+        let holds = |told: &Told| {
+            told.keys.iter().all(|key| lost_until(*key).is_none_or(|until| told.began >= until))
+        };
+        for (key, end) in ends.iter().enumerate() {
+            let distinct: BTreeSet<&u64> = end.iter().collect();
+            if distinct.len() != end.len() {
+                return Err(format!("a mark is twice in the list at key {key}: {end:?}"));
+            }
+            let copies = clients.copies_read.iter().filter(|((_, other), _)| *other == key);
+            for ((node, _), copy) in copies.filter(|_| lost_until(key).is_some()) {
+                let floor = floors.get(&key).map_or(&[][..], |floor| floor);
+                if !end.starts_with(copy) || !floor.starts_with(copy) {
+                    return Err(format!(
+                        "{node:?} had {copy:?} at key {key}, and after the recovery it was {floor:?}, then {end:?}"
+                    ));
+                }
+            }
+        }
+        for sight in &clients.sights {
+            let counts = lost_until(sight.key).is_none_or(|until| sight.began >= until);
+            if counts && !ends[sight.key].starts_with(&sight.marks) {
+                let (key, end) = (sight.key, &ends[sight.key]);
+                return Err(format!("{sight:?} was seen at key {key}, and in the end it is {end:?}"));
+            }
+            let before = clients.told.iter().filter(|told| told.ended < sight.began && holds(told));
+            for told in before.filter(|told| counts && told.keys.contains(&sight.key)) {
+                if !sight.marks.contains(&told.mark) {
+                    return Err(format!("{told:?}, and then {sight:?}"));
+                }
+            }
+        }
+        let mut lost = 0;
+        for told in &clients.told {
+            for key in &told.keys {
+                let is_there = ends[*key].contains(&told.mark);
+                if !is_there && holds(told) {
+                    return Err(format!("{told:?} is not in the list at key {key}: {:?}", ends[*key]));
+                }
+                lost += u64::from(!is_there);
+            }
+        }
+        let all = ends.iter().enumerate().flat_map(|(key, end)| end.iter().map(move |mark| (key, mark)));
+        for (key, mark) in all.filter(|(_, mark)| clients.refused.contains(mark)) {
+            if self.given_up.is_empty() {
+                return Err(format!("{mark} was refused, and is in the list at key {key}"));
+            }
+        }
+        self.done.told = clients.told.len() as u64;
+        (self.done.lost, self.done.halted) = (lost, clients.halted);
+        Ok(())
+    }
+}
+
+fn members_of(nodes: &Nodes<Node>, bucket: Bucket) -> Vec<NodeId> {
+    let shard = leader(nodes, bucket).and_then(|id| nodes.machine(id)).and_then(|node| node.shard(bucket));
+    let members = shard.map(|shard| shard.log().epoch().members.iter().map(|member| member.id));
+    members.map(Iterator::collect).unwrap_or_default()
+}
+
+/// Whether every bucket has a leader who takes requests, whom all live nodes know.
+fn is_well(nodes: &Nodes<Node>, buckets: NonZeroU16) -> Verdict {
+    for bucket in (0..buckets.get()).map(Bucket) {
+        let Some(leader) = leader(nodes, bucket) else { return Err(format!("nobody leads {bucket:?}")) };
+        for (id, node) in nodes.live() {
+            let status = node.status();
+            let Some(known) = status.buckets.get(usize::from(bucket.0)) else { continue };
+            if known.believed_leader != Some(leader) {
+                return Err(format!("{id:?} does not know that {leader:?} leads {bucket:?}: {status:?}"));
+            }
+        }
+        let takes = nodes.machine(leader).and_then(|node| node.shard(bucket));
+        if !takes.is_some_and(quorate_shard::Shard::takes_batches) {
+            return Err(format!("{leader:?} leads {bucket:?} and takes nothing"));
+        }
+    }
+    Ok(())
+}

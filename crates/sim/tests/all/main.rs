@@ -1,0 +1,35 @@
+//! All tests of worlds as one program: each would compile the machines anew. Where it says so, the environment chooses among
+//! seeds; a name chooses among tests, as in `cargo test -p quorate-sim --test all placement::`.
+
+#[cfg(feature = "mutants")]
+mod broken;
+mod everything;
+mod toys;
+
+mod bundles;
+mod commit;
+mod commit_bundles;
+#[cfg(feature = "mutants")]
+mod commit_mutants;
+mod commit_schedules;
+mod copies;
+mod membership;
+mod membership_experiments;
+#[cfg(feature = "mutants")]
+mod membership_guard;
+#[cfg(feature = "mutants")]
+mod membership_mutants;
+mod membership_transcripts;
+mod node;
+#[cfg(feature = "mutants")]
+mod node_mutants;
+mod placement;
+mod recovery;
+mod replog;
+#[cfg(feature = "mutants")]
+mod replog_mutants;
+mod replog_paper;
+mod replog_transcripts;
+mod runs;
+mod transcripts;
+mod worlds;

@@ -1,0 +1,70 @@
+//! Buckets that lose most of their copies, are recovered by an operator's word, and meet those who were given up.
+//!
+//! `QUORATE_SEEDS` says how many seeds are run and `QUORATE_FROM` which is the first; `QUORATE_TRACE=SEED` prints one.
+
+use std::env;
+
+use quorate_sim::node::{Recovered, recovered};
+
+fn number(name: &str, default: u64) -> u64 {
+    env::var(name).map_or(default, |value| value.parse().expect("a whole number"))
+}
+
+#[test]
+fn what_is_left_goes_on() {
+    let from = number("QUORATE_FROM", 0);
+    let mut all = Recovered::default();
+    for seed in from..from + number("QUORATE_SEEDS", 16) {
+        let one = recovered(seed, |_| {}, false).unwrap_or_else(|why| panic!("{why}"));
+        all.recovered += one.recovered;
+        all.first += one.first;
+        all.nothing_left += one.nothing_left;
+        all.returned += one.returned;
+        all.lost += one.lost;
+        all.told += one.told;
+        all.halted += one.halted;
+    }
+    println!("{all:?}");
+    // With fewer or other seeds, chance decides what they reach.
+    let floors = [
+        (all.recovered, 10),
+        (all.first, 3),
+        (all.returned, 10),
+        (all.lost, 20),
+        (all.halted, 20),
+        (all.told, 10_000),
+    ];
+    let drawn = env::var("QUORATE_SEEDS").is_ok() || env::var("QUORATE_FROM").is_ok();
+    assert!(drawn || floors.iter().all(|(count, least)| count >= least), "{all:?}");
+}
+
+#[test]
+fn runs_repeat() {
+    for seed in 0..3 {
+        let [one, other] = [(); 2].map(|()| recovered(seed, |_| {}, true).expect("passes").lines);
+        assert_eq!(one, other, "seed {seed}");
+    }
+}
+
+#[test]
+fn trace_of_one() {
+    let Ok(seed) = env::var("QUORATE_TRACE") else { return };
+    match recovered(seed.parse().expect("a whole number"), |_| {}, true) {
+        Ok(done) => println!("{}\n{done:?}", done.lines.join("\n")),
+        Err(why) => println!("{why}"),
+    }
+}
+
+#[cfg(feature = "mutants")]
+#[test]
+fn every_broken_rule_is_noticed() {
+    for mutant in quorate_replog::Mutant::RECOVERY {
+        let caught = (0..number("QUORATE_SEEDS", 100)).find_map(|seed| {
+            let run = || recovered(seed, |log| log.mutant = Some(mutant), false);
+            let ended = std::panic::catch_unwind(run).unwrap_or_else(|_| Err("a panic".into()));
+            Some((seed, ended.err()?))
+        });
+        let (seed, why) = caught.unwrap_or_else(|| panic!("{mutant:?} is not caught"));
+        println!("{mutant:?} after {} seeds: {}", seed + 1, why.chars().take(300).collect::<String>());
+    }
+}
