@@ -92,7 +92,7 @@ pub fn swarm() -> Kind {
     Kind { profile, stress: Stress { aimed: 10, ..Stress::default() }, settled: Settled::default() }
 }
 
-/// What 24 seeds of runs with many transactions must reach, at least.
+/// What 20 seeds of runs with many transactions must reach, at least.
 const BUNDLE_FLOORS: [(&str, u64); 2] = [("commit.bundle", 50), ("node.sim.operations", 1_000)];
 
 /// Everything at once, with so many clients whose transactions are about several buckets that these go together.
@@ -104,7 +104,7 @@ pub fn bundles() -> Kind {
         clients: (6, 9),
         safety: (Duration::from_millis(300), Duration::from_millis(1_500)),
         floors: BUNDLE_FLOORS.to_vec(),
-        floors_seeds: 24,
+        floors_seeds: 20,
         ..kind.profile
     };
     kind.stress.play = Some(Play::Workload(Workload::AppendTransaction));

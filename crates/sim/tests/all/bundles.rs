@@ -5,7 +5,7 @@ use quorate_sim::node::bundles;
 
 #[test]
 fn bundles_under_everything() {
-    everything::pass_and_reach(&bundles(), 24);
+    everything::pass_and_reach(&bundles(), 20);
 }
 
 #[test]
