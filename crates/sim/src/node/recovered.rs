@@ -131,15 +131,15 @@ impl Script {
     fn play(&mut self) -> Verdict {
         self.until("all buckets are led", |world| is_well(world.nodes(), world.harness().buckets))?;
         let work = ms(self.rng.between(1_500, 3_000));
-        self.world.run_for(work);
-        self.strike();
+        self.run_for(work)?;
+        self.strike()?;
         self.recover_all()?;
         let floors = self.look_at_lost()?;
         let work = ms(self.rng.between(300, 2_000));
-        self.world.run_for(work);
+        self.run_for(work)?;
         if self.returns != Return::Never {
             self.bring_back();
-            self.world.run_for(ms(2_000));
+            self.run_for(ms(2_000))?;
         }
         self.world.harness_mut().at_work = false;
         self.until("clients are done", |world| match world.harness().is_quiet() {
@@ -155,24 +155,26 @@ impl Script {
         harness.compare(nodes)
     }
 
+    /// Lets the world go on for a while; where something was found not to hold, it does not go on.
+    fn run_for(&mut self, span: Duration) -> Verdict {
+        self.world.run_for(span);
+        self.world.failure().map_or(Ok(()), |failure| Err(failure.to_string()))
+    }
+
     /// Lets the world go on until something holds.
     fn until(&mut self, what: &str, mut holds: impl FnMut(&World<Clients>) -> Verdict) -> Verdict {
         let give_up = self.world.now() + PATIENCE;
         loop {
-            let verdict = holds(&self.world);
-            if let Some(failure) = self.world.failure() {
-                return Err(failure.to_string());
-            }
-            match verdict {
+            match holds(&self.world) {
                 Ok(()) => return Ok(()),
                 Err(why) if self.world.now() > give_up => return Err(format!("until {what}: {why}")),
-                Err(_) => self.world.run_for(ms(20)),
+                Err(_) => self.run_for(ms(20))?,
             }
         }
     }
 
     /// Most members of a bucket die at once; the others may lag behind them.
-    fn strike(&mut self) {
+    fn strike(&mut self) -> Verdict {
         let buckets = self.world.harness().buckets;
         let bucket = Bucket(self.rng.below(buckets.get().into()) as u16);
         let mut members = members_of(self.world.nodes(), bucket);
@@ -186,7 +188,7 @@ impl Script {
         lags.iter().for_each(|node| self.world.crash(*node));
         if !lags.is_empty() {
             let span = ms(self.rng.between(50, 700));
-            self.world.run_for(span);
+            self.run_for(span)?;
         }
         for node in &members {
             match self.returns {
@@ -198,6 +200,7 @@ impl Script {
         self.done.nothing_left += u64::from(survivors.is_empty());
         (self.dead, self.died_at) = (members, self.world.now());
         (self.struck, self.fenced) = (bucket, survivors);
+        Ok(())
     }
 
     fn bring_back_in_time(&mut self) {
@@ -213,9 +216,9 @@ impl Script {
     }
 
     /// Those who were lost come back where they reach only those who were fenced.
-    fn cut_off(&mut self, bucket: Bucket) {
+    fn cut_off(&mut self, bucket: Bucket) -> Verdict {
         if self.returns != Return::CutOff || bucket != self.struck {
-            return;
+            return Ok(());
         }
         self.returns = Return::After;
         let goes_on = leader(self.world.nodes(), bucket);
@@ -223,8 +226,9 @@ impl Script {
         let side: Vec<NodeId> = fenced.chain(&self.dead).copied().collect();
         self.world.isolate(&side);
         self.bring_back();
-        self.world.run_for(ms(2_500));
+        self.run_for(ms(2_500))?;
         self.world.heal();
+        Ok(())
     }
 
     fn bring_back(&mut self) {
@@ -241,10 +245,7 @@ impl Script {
         let give_up = self.world.now() + PATIENCE;
         let mut calm_since = None;
         loop {
-            self.world.run_for(ms(50));
-            if let Some(failure) = self.world.failure() {
-                return Err(failure.to_string());
-            }
+            self.run_for(ms(50))?;
             let now = self.world.now();
             self.bring_back_in_time();
             if now > give_up {
@@ -279,14 +280,14 @@ impl Script {
         // What is left can be looked at until then.
         self.read_copies(bucket)?;
         let think = ms(self.rng.between(0, 500));
-        self.world.run_for(think);
+        self.run_for(think)?;
         let (ticket, word) = self.world.harness_mut().word(AdminRequest::Recover { bucket });
         self.world.input(Duration::ZERO, node, word);
         self.word_at.get_or_insert(self.world.now());
         let before = self.given_up.insert(bucket, Duration::MAX);
         let most = self.world.now() + ms(25_000);
         while !self.world.harness().admin.contains_key(&ticket) && self.world.now() < most {
-            self.world.run_for(ms(1));
+            self.run_for(ms(1))?;
             self.bring_back_in_time();
         }
         match self.world.harness().admin.get(&ticket) {
@@ -294,8 +295,7 @@ impl Script {
                 self.given_up.insert(bucket, self.world.now());
                 self.done.recovered += 1;
                 self.done.first += u64::from(bucket == Bucket(0));
-                self.cut_off(bucket);
-                Ok(())
+                self.cut_off(bucket)
             }
             // Those who died have come back before it was begun.
             Some(AdminOutcome::Refused(_)) => {
@@ -321,8 +321,7 @@ impl Script {
                 self.world.input(Duration::ZERO, node, input);
             }
         }
-        self.world.run_for(ms(5));
-        Ok(())
+        self.run_for(ms(5))
     }
 
     fn keys_of(&self, bucket: Bucket) -> Vec<usize> {
