@@ -38,6 +38,9 @@ pub enum Refusal {
     /// Of a request with a name of its client: the client is known to have settled the name. It was not taken this time; what
     /// came of it when it was asked for before is forgotten.
     Settled,
+    /// Of a request with a name of its client: it claims to be older than any can be that waits for its turn, as if the client's
+    /// clock were wrong.
+    Outdated,
     /// The bucket of its keys has lost its majority, and waits for its nodes to come back or for an operator.
     Halted,
 }
@@ -67,6 +70,10 @@ impl Refusal {
             Refusal::Settled => {
                 "SETTLED this number was settled, or its origin was silent for too long and is forgotten, nothing was changed \
                  now: ask under a new origin"
+            }
+            Refusal::Outdated => {
+                "CLOCK by this node's clock the request was first wanted more than a minute ago, nothing was changed: set the \
+                 client's clock, or the node's"
             }
             Refusal::TooLarge => "ERR the request is larger than this node's limit, nothing was changed",
         }

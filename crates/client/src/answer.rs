@@ -30,7 +30,8 @@ pub(crate) fn meaning(reply: &Reply) -> Meaning {
             Some((_, address)) if address.contains(':') => Meaning::Moved(address.to_owned()),
             _ => Meaning::Passing(why),
         },
-        "TRYAGAIN" | "LOADING" | "BUSY" | "CLUSTERDOWN" => Meaning::Passing(why),
+        // The clock that is wrong may be that of the node.
+        "TRYAGAIN" | "LOADING" | "BUSY" | "CLUSTERDOWN" | "CLOCK" => Meaning::Passing(why),
         "UNKNOWN" => Meaning::Doubt(why),
         "ABORTED" => Meaning::Aborted(why),
         "SETTLED" => Meaning::Settled(why),
@@ -51,7 +52,8 @@ mod tests {
     #[test]
     fn each_refusal_of_a_server_is_understood() {
         let of = |text: &str| meaning(&Reply::error(text));
-        for passing in [Refusal::NoLeader, Refusal::Busy, Refusal::NotServing, Refusal::Halted] {
+        let all = [Refusal::NoLeader, Refusal::Busy, Refusal::NotServing, Refusal::Halted, Refusal::Outdated];
+        for passing in all {
             assert!(matches!(of(passing.message()), Meaning::Passing(_)), "{passing:?}");
         }
         for final_one in [Refusal::NoSpace, Refusal::NoMemory, Refusal::TooLarge, Refusal::ValuesTooLarge] {

@@ -88,6 +88,9 @@ pub struct Limits {
     /// Without progress for this long, requests are sent again; then after twice as long, and so on. A little more than
     /// a round trip with its sync.
     pub retry: Duration,
+    /// A request that bears a name of its client is refused if it was first wanted longer ago, by this node's clock. Who is older goes
+    /// first: longer than clients insist, and no longer, or a client whose clock is behind keeps all others waiting.
+    pub age_max: Duration,
     /// Requests taken and not answered; above it new ones are refused as `BUSY`.
     pub requests_max: usize,
     /// Bytes of these, also refused as `BUSY`.
@@ -121,6 +124,7 @@ impl Limits {
     pub fn production() -> Self {
         Limits {
             deadline: Duration::from_secs(5),
+            age_max: Duration::from_secs(60),
             retry: Duration::from_millis(200),
             requests_max: 200_000,
             bytes_max: 256 << 20,

@@ -91,7 +91,7 @@ impl Node {
     /// The bucket of a request that may be taken; `None`: it is about several.
     fn placed(&self, cx: &Cx<'_>, request: &ClientRequest, reads: bool) -> Result<Option<Bucket>, Refusal> {
         let (limits, consistency) = (&self.config.limits, request.consistency);
-        let request = &request.request;
+        let (name, request) = (&request.identity, &request.request);
         if self.stopping || self.is_out() {
             return Err(Refusal::NotServing);
         }
@@ -99,6 +99,10 @@ impl Node {
             Route::One(bucket) => Some(bucket),
             Route::Several | Route::All => None,
         };
+        let age_max = u64::try_from(limits.age_max.as_millis()).unwrap_or(u64::MAX);
+        if name.as_ref().is_some_and(|name| name.age_ms < cx.wall.unix_ms.saturating_sub(age_max)) {
+            return Err(Refusal::Outdated);
+        }
         if consistency != Consistency::Relaxed && self.is_halted(request) {
             return Err(Refusal::Halted);
         }

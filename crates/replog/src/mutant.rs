@@ -47,6 +47,8 @@ pub enum Mutant {
     InstallBeforeDurable,
     /// The successor's first leader skips its election although it did not propose the seal.
     SucceedWithoutElection,
+    /// Where the log is said to begin anew, a restarted replica forgets what followed there before.
+    TailForgotten,
     /// A replica that was fenced goes on as if it was not.
     FenceForgotten,
     /// The entries of a log that goes on alone are numbered as if those who are gone had gone no further.
@@ -61,8 +63,9 @@ impl Mutant {
         [Mutant::FenceForgotten, Mutant::IndexNotRaised, Mutant::ShortestGoesOn];
 
     /// All others.
-    pub const ALL: [Mutant; 22] = [
+    pub const ALL: [Mutant; 23] = [
         Mutant::PromiseEarly,
+        Mutant::TailForgotten,
         Mutant::AcceptEarly,
         Mutant::CountSelfEarly,
         Mutant::KeptWithoutPromise,

@@ -107,7 +107,8 @@ pub enum Record {
     },
     /// The seal at the start of this epoch is chosen.
     Entered(Epoch),
-    /// The state came as a snapshot, and is durable in the store: the log starts behind it, empty.
+    /// The state up to this entry is durable in the store, as when it came as a snapshot: the log starts behind it, with what
+    /// follows there if the log of the records before agrees with it.
     Installed {
         /// Newest entry of the snapshot.
         base: Index,

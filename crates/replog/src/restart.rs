@@ -32,8 +32,7 @@ impl Replog {
             }
             Record::Entered(epoch) => self.restore_epoch(epoch),
             Record::Installed { base, base_ballot } => {
-                self.log.restart(base, base_ballot);
-                self.journal.clear();
+                self.restore_base(base, base_ballot);
             }
             Record::Fenced(epoch) => self.fence = self.fence.max(epoch),
             Record::Kept { promised, log_ballot, epochs } => {
@@ -44,12 +43,28 @@ impl Replog {
         }
     }
 
-    fn restore_entries(&mut self, first: Index, entries: &[crate::Entry]) {
-        if self.log.last() == 0 && self.log.base() == 0 && first > 1 {
-            // The first record that was kept. Its predecessor is in the store, whose meta row will be compared.
-            self.log.rebase(first - 1, Ballot::default());
+    /// The log begins behind `base`. What follows there in records from before stays if the logs agree: it was written anew
+    /// behind this record, but a crash may have come before it was there.
+    fn restore_base(&mut self, base: Index, base_ballot: Ballot) {
+        let unknown = self.log.base() == base && self.log.ballot_at(base) == Some(Ballot::default());
+        if self.breaks(Mutant::TailForgotten) {
+            self.log.restart(base, base_ballot);
+        } else if unknown {
+            // Records up to it were discarded: it is chosen, and this is its ballot.
+            self.log.vouch(base_ballot);
+        } else {
+            self.log.rebase(base, base_ballot);
         }
-        assert!(first <= self.log.last() + 1, "records have a gap before entry {first}");
+        let last = self.log.last();
+        self.journal.retain(|(newest, _)| *newest > base && last > base);
+    }
+
+    fn restore_entries(&mut self, first: Index, entries: &[crate::Entry]) {
+        if first > self.log.last() + 1 {
+            // What was between was discarded, of which some older records may be left: the store has it, whose meta row will be
+            // compared.
+            self.log.restart(first - 1, Ballot::default());
+        }
         let kept = self.log.base().max(first - 1);
         if kept < self.log.last() {
             self.log.truncate_from(kept + 1);

@@ -9,7 +9,7 @@ use crate::latency::nanos;
 const MILLION: u64 = 1_000_000;
 
 /// The wall-clock time at which every world begins, in milliseconds since 1970.
-const WORLD_BEGAN_MS: u64 = 1_700_000_000_000;
+pub(crate) const WORLD_BEGAN_MS: u64 = 1_700_000_000_000;
 
 /// How wrong clocks may be.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

@@ -48,6 +48,7 @@ pub(crate) fn mark_of(refusal: &Refusal) -> &'static str {
         Refusal::ValuesTooLarge => "node.sim.refused.values_too_large",
         Refusal::Aborted => "node.sim.refused.aborted",
         Refusal::Settled => "node.sim.refused.settled",
+        Refusal::Outdated => "node.sim.refused.outdated",
         Refusal::Halted => "node.sim.refused.halted",
     }
 }

@@ -65,6 +65,12 @@ fn faults_for(mutant: Mutant) -> Kind {
                 (Bait::Entries, Trap::Isolate, 10, 400),
             ],
         ),
+        Mutant::TailForgotten => {
+            let mut kind = small("tails", &[Fault::Crash], &[(Bait::Entries, Trap::Crash, 20, 100)]);
+            kind.profile.nodes = (1, 1);
+            kind.stress.members = Some(1);
+            kind
+        }
         Mutant::AcceptEarly => small("accept-early", &[], &[(Bait::Accepted, Trap::Amnesia, 5, 400)]),
         Mutant::LeaseWithoutMargin | Mutant::LeaseAfterHandover => small(
             "leases",
@@ -119,6 +125,7 @@ fn set_for(mutant: Mutant, kind: &mut Kind) {
             kind.stress.config = Some(without_leases());
             kind.stress.padding = Some(200);
         }
+        Mutant::TailForgotten => kind.settled.sync = slow_sync,
         Mutant::AcceptEarly => {
             kind.stress.config = Some(without_leases());
             kind.settled.sync = slow_sync;

@@ -102,10 +102,14 @@ impl Operator {
         agenda.input(Duration::ZERO, target, Ask::Change { ticket, epoch: epoch.number, add, remove });
     }
 
-    /// Tells some node that it lost or found another, which may or may not be so.
+    /// Tells some node that it lost or found another, which may or may not be so, or that its records take too much room.
     pub(crate) fn spread(&self, ids: &[NodeId], rng: &mut Rng, agenda: &mut Agenda<Ask>) {
         let (Some(to), Some(about)) = (rng.pick(ids).copied(), rng.pick(ids).copied()) else { return };
-        let rumour = if rng.chance(1, 2) { Ask::Lost(about) } else { Ask::Connected(about) };
+        let rumour = match rng.below(3) {
+            0 => Ask::Lost(about),
+            1 => Ask::Connected(about),
+            _ => Ask::Checkpoint,
+        };
         agenda.input(Duration::ZERO, to, rumour);
     }
 

@@ -50,6 +50,8 @@ pub enum Ask {
     },
     /// Let somebody else lead.
     Transfer(Option<NodeId>),
+    /// Others wait for room: records are to be let go of.
+    Checkpoint,
     /// A hint, right or wrong.
     Lost(NodeId),
     /// A hint, right or wrong.
@@ -370,6 +372,7 @@ impl Parent {
                 Input::Change { ticket, add: add.into_iter().map(member).collect(), remove }
             }
             Ask::Transfer(to) => Input::Transfer(to),
+            Ask::Checkpoint => Input::Checkpoint,
             Ask::Lost(node) => Input::PeerLost(node),
             Ask::Connected(node) => Input::PeerConnected(node),
         };
