@@ -197,7 +197,13 @@ impl Cluster {
 
     fn rest(&mut self, token: u64, agenda: &mut Agenda<Input>) {
         let most = self.think.as_micros() as u64;
-        let pause = if self.stage == Stage::Work { self.rng.between(most / 8, most) } else { 20_000 };
+        // The longer nothing has disturbed them, the less they want: those who got nowhere shall have their turn.
+        let calm =
+            self.healed.map_or(0, |healed| agenda.now().saturating_sub(healed).as_millis() as u64 / 200);
+        let pause = match self.stage {
+            Stage::Work => (self.rng.between(most / 8, most) * (1 + calm)).min(most.max(20_000)),
+            _ => 20_000,
+        };
         agenda.wake(Duration::from_micros(pause), token);
     }
 
