@@ -61,7 +61,12 @@ impl Shard {
                     noted |= self.notes.apply_all(area, &payload.notes, &mut view.overlay);
                     view.sweep();
                     if index == last || !limits.breaks(Mutant::SessionsForgottenByStep) {
-                        self.sessions.forget_oldest(area, index, &limits, &mut view.overlay);
+                        self.sessions.forget_oldest(
+                            (area, index),
+                            &limits,
+                            &mut view.overlay,
+                            &mut self.appended,
+                        );
                     }
                 }
                 Err(_) => cx.marks.hit("shard.entry.malformed"),
@@ -151,7 +156,11 @@ impl Shard {
         let create = header.first_seq == 1 && self.limits.is_new(header.since, index);
         let again = self.limits.breaks(Mutant::ApplyAgain);
         let mut replies = Vec::with_capacity(requests.len());
-        let Some(session) = self.sessions.change(header.session.0, create) else { return replies };
+        let Some(session) = self.sessions.change(header.session.0, create) else {
+            // Nothing of it happens: whoever asks again is to hear that the session is lost.
+            self.appended.remove(&header.session.0);
+            return replies;
+        };
         session.touch(index);
         session.settle_before(header.settled_before);
         for (request, seq) in requests.iter().zip(header.first_seq..) {

@@ -154,8 +154,15 @@ impl Sessions {
     }
 
     /// Forgets the oldest sessions if there are too many. Called after every entry: how many entries are applied in one
-    /// step differs between replicas, and what a session is told must not.
-    pub(crate) fn forget_oldest(&mut self, area: Area, index: Index, limits: &Limits, overlay: &mut Overlay) {
+    /// step differs between replicas, and what a session is told must not. `appended`: what a leader knows of sessions in
+    /// its log; whoever asks again in one that is forgotten must hear that it is lost, and not wait for an answer.
+    pub(crate) fn forget_oldest(
+        &mut self,
+        (area, index): (Area, Index),
+        limits: &Limits,
+        overlay: &mut Overlay,
+        appended: &mut BTreeMap<u64, u64>,
+    ) {
         while self.table.len() > limits.sessions_max {
             let oldest = self.table.iter().min_by_key(|(_, session)| session.used());
             let Some((number, used)) = oldest.map(|(number, session)| (*number, session.used())) else {
@@ -166,6 +173,7 @@ impl Sessions {
             }
             self.table.remove(&number);
             self.changed.remove(&number);
+            appended.remove(&number);
             overlay.delete(session_key(area, number));
         }
     }

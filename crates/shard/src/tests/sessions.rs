@@ -1,5 +1,6 @@
 //! Which sessions are remembered, and for how long.
 
+use alloc::collections::BTreeMap;
 use bytes::Bytes;
 use quorate_kernel::wire;
 use quorate_replog::session::Session;
@@ -23,13 +24,15 @@ fn the_one_unused_for_longest_goes_and_no_recent_one_does() {
     for (number, index) in [(1, 5), (2, 6), (3, 7)] {
         use_at(&mut sessions, number, index);
     }
+    let mut appended = BTreeMap::from([(1, 7), (2, 8)]);
     let mut overlay = Overlay::default();
-    sessions.forget_oldest(AREA, 14, &limits(), &mut overlay);
+    sessions.forget_oldest((AREA, 14), &limits(), &mut overlay, &mut appended);
     sessions.write(AREA, &mut overlay);
     assert_eq!(overlay.into_writes().len(), 3, "too recent to go");
     use_at(&mut sessions, 2, 15);
     let mut overlay = Overlay::default();
-    sessions.forget_oldest(AREA, 15, &limits(), &mut overlay);
+    sessions.forget_oldest((AREA, 15), &limits(), &mut overlay, &mut appended);
+    assert_eq!(appended, BTreeMap::from([(2, 8)]), "who asks again in the first hears that it is lost");
     sessions.write(AREA, &mut overlay);
     let writes = overlay.into_writes();
     assert!(sessions.get(1).is_none() && sessions.get(2).is_some() && sessions.get(3).is_some());

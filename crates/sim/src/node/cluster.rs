@@ -195,18 +195,6 @@ impl Cluster {
         }
     }
 
-    fn rest(&mut self, token: u64, agenda: &mut Agenda<Input>) {
-        let most = self.think.as_micros() as u64;
-        // The longer nothing has disturbed them, the less they want: those who got nowhere shall have their turn.
-        let calm =
-            self.healed.map_or(0, |healed| agenda.now().saturating_sub(healed).as_millis() as u64 / 200);
-        let pause = match self.stage {
-            Stage::Work => (self.rng.between(most / 8, most) * (1 + calm)).min(most.max(20_000)),
-            _ => 20_000,
-        };
-        agenda.wake(Duration::from_micros(pause), token);
-    }
-
     /// A request of one of the clients has ended.
     fn ended(&mut self, asker: Asker, outcome: Outcome, agenda: &mut Agenda<Input>) -> Verdict {
         let Asker { who, what } = asker;

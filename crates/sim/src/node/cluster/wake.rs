@@ -15,6 +15,20 @@ use crate::{Agenda, Verdict};
 const ASIDES_MAX: usize = 16;
 
 impl Cluster {
+    /// Lets a client think for a while.
+    fn rest(&mut self, token: u64, agenda: &mut Agenda<Input>) {
+        let most = self.think.as_micros() as u64;
+        // The longer nothing has disturbed them, the less they want, so that pipelines that got nowhere have their turn.
+        let insists = (PIPELINE..CALLER).contains(&token);
+        let since = self.healed.filter(|_| !insists).map(|healed| agenda.now().saturating_sub(healed));
+        let calm = since.map_or(0, |since| since.as_millis() as u64 / 200);
+        let pause = match self.stage {
+            Stage::Work => (self.rng.between(most / 8, most) * (1 + calm)).min(most.max(20_000)),
+            Stage::Leave | Stage::Look => 20_000,
+        };
+        agenda.wake(Duration::from_micros(pause), token);
+    }
+
     /// Lets a client of a course go on.
     pub(super) fn drive_lane(&mut self, number: usize, agenda: &mut Agenda<Input>) -> Verdict {
         let lane = &mut self.lanes[number];
