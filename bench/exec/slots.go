@@ -4,6 +4,7 @@ import (
 	"context"
 	"errors"
 	"fmt"
+	"slices"
 	"strconv"
 	"strings"
 	"time"
@@ -108,9 +109,5 @@ func readSlots(c *config, answer reply) ([]int, bool, error) {
 			return nil, false, fmt.Errorf("%s leads a bucket and is not among -addrs", address)
 		}
 	}
-	balanced := true
-	for _, count := range led {
-		balanced = balanced && count >= c.buckets/len(c.addrs)
-	}
-	return leaders, balanced, nil
+	return leaders, slices.Max(led)-slices.Min(led) <= 1, nil
 }

@@ -1,6 +1,7 @@
 //! Replicas that have applied the same entries hold the same rows.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, HashSet};
+use std::hash::{DefaultHasher, Hash, Hasher};
 
 use quorate_api::Bucket;
 use quorate_kernel::NodeId;
@@ -15,10 +16,10 @@ const VERSIONS: u64 = 2_000;
 /// States that are remembered.
 const KEPT: usize = 300;
 
-/// The rows at each applied entry, and who had them first.
+/// What the rows were at each applied entry, and who had them first.
 #[derive(Debug, Default)]
 pub(crate) struct Equality {
-    known: BTreeMap<(u64, Bucket), (Vec<Row>, NodeId)>,
+    known: BTreeMap<(u64, Bucket), (Vec<Print>, NodeId)>,
     newest: BTreeMap<(NodeId, Bucket), u64>,
     /// Only every so many entries are looked at.
     every: u64,
@@ -57,25 +58,21 @@ impl Equality {
     fn compare_shard(&mut self, node: NodeId, bucket: Bucket, shard: &Shard, store: &MemoryStore) -> Verdict {
         let applied = shard.log().applied();
         let rows = rows(shard, store);
+        let prints: Vec<Print> = rows.iter().map(print).collect();
         match self.known.get(&(applied, bucket)) {
-            Some((others, first)) if !alike(&rows, others) => {
-                let only = |some: &[Row], others: &[Row]| {
-                    let missing = |row: &&Row| {
-                        !others.iter().any(|(key, value)| row.0[AREA..] == key[AREA..] && row.1 == *value)
-                    };
-                    some.iter()
-                        .filter(missing)
-                        .map(|(key, value)| (key.slice(AREA..), value.clone()))
-                        .collect::<Vec<_>>()
-                };
+            Some((others, first)) if prints != *others => {
+                let others: HashSet<&Print> = others.iter().collect();
+                let only = rows.iter().zip(&prints).filter(|(_, print)| !others.contains(print));
+                let only: Vec<_> = only.map(|((key, value), _)| (key.slice(AREA..), value)).collect();
                 return Err(format!(
-                    "{node:?} and {first:?} differ in {bucket:?} after entry {applied}: the one has {:?}, the other {:?}",
-                    only(&rows, others),
-                    only(others, &rows)
+                    "{node:?} and {first:?} differ in {bucket:?} after entry {applied}: the one has {} rows, of which only it has \
+                     {only:?}, the other {}",
+                    rows.len(),
+                    others.len()
                 ));
             }
             Some(_) => self.compared += 1,
-            None => drop(self.known.insert((applied, bucket), (rows, node))),
+            None => drop(self.known.insert((applied, bucket), (prints, node))),
         }
         while self.known.len() > KEPT {
             self.known.pop_first();
@@ -101,8 +98,11 @@ fn rows(shard: &Shard, store: &MemoryStore) -> Vec<Row> {
     store.scan(Scan::range(&prefix, prefix_end(&prefix).as_deref()))
 }
 
-fn alike(some: &[Row], others: &[Row]) -> bool {
-    let same =
-        |((key, value), (other, another)): (&Row, &Row)| key[AREA..] == other[AREA..] && value == another;
-    some.len() == others.len() && some.iter().zip(others).all(same)
+/// Stands for a row, wherever it lies: rows of many entries would fill the memory.
+type Print = u64;
+
+fn print((key, value): &Row) -> Print {
+    let mut hasher = DefaultHasher::new();
+    (&key[AREA..], value).hash(&mut hasher);
+    hasher.finish()
 }
