@@ -41,7 +41,7 @@ pub struct Config {
     pub snapshot_parts_max: usize,
     /// A learner counts as caught up when it lacks at most this many entries.
     pub learner_lag_max: u64,
-    /// A member change whose learners have not caught up after this long is given up.
+    /// A member change whose learners have not come nearer for this long is given up.
     pub change_deadline: Duration,
     /// Which safety rule is broken, for the simulator to notice.
     #[cfg(feature = "mutants")]

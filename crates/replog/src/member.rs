@@ -15,7 +15,7 @@ use quorate_kernel::{Cx, NodeId, Time};
 use quorate_quorum::{QuorumSystem, Threshold, majority_of};
 
 use crate::Mutant;
-use crate::leader::Transfer;
+use crate::leader::{Leader, Peer, Transfer};
 use crate::machine::{ChangeEnd, Out, Output, Replog, Role, Timer};
 use crate::message::{Ballot, Echo, Message};
 use crate::record::{Content, Epoch, Member, Record, Seal};
@@ -27,7 +27,11 @@ pub(crate) struct Change {
     target: Vec<Member>,
     /// Those of the target who are no members yet.
     pub(crate) learners: Vec<Member>,
+    /// When it is given up, unless something comes nearer until then.
     until: Time,
+    /// The fewest entries that the learners lacked together, and the most parts of the state that they had.
+    least_lag: u64,
+    most_parts: u64,
     /// Whether the seal is proposed: from then on the change may happen, whatever becomes of this leader.
     pub(crate) sealed: bool,
 }
@@ -60,7 +64,15 @@ impl Replog {
         let until = cx.now + self.config.change_deadline;
         let (me, next) = (self.me, self.log.last() + 1);
         let Role::Leader(leader) = &mut self.role else { return };
-        leader.change = Some(Change { ticket, target, learners, until, sealed: false });
+        leader.change = Some(Change {
+            ticket,
+            target,
+            learners,
+            until,
+            least_lag: u64::MAX,
+            most_parts: 0,
+            sealed: false,
+        });
         leader.keep_peers(me, &epoch, next, cx.now);
         out.output(Output::Peers);
         self.broadcast(cx, true, out);
@@ -85,8 +97,23 @@ impl Replog {
         (self.chosen < leader.takeover).then(|| "the leader has only just taken over: try again".into())
     }
 
+    /// Puts the deadline of a change off as its learners come nearer: however long the state takes, one that is only slow
+    /// gets there. Entries that come as fast as they are learned are no way to get there.
+    fn note_learning(&mut self, now: Time) {
+        let (last, deadline) = (self.log.last(), self.config.change_deadline);
+        let Role::Leader(Leader { change: Some(change), peers, .. }) = &mut self.role else { return };
+        let learners = || change.learners.iter().filter_map(|learner| peers.get(&learner.id));
+        let lag = learners().map(|peer| last.saturating_sub(peer.matched)).sum();
+        let parts = learners().map(Peer::parts).sum();
+        if lag < change.least_lag || parts > change.most_parts {
+            (change.least_lag, change.most_parts) = (change.least_lag.min(lag), change.most_parts.max(parts));
+            change.until = now + deadline;
+        }
+    }
+
     /// Proposes the seal when the learners are ready, or gives up at the deadline.
     pub(crate) fn drive_change(&mut self, cx: &mut Cx<'_>, out: &mut Out) {
+        self.note_learning(cx.now);
         let Role::Leader(leader) = &self.role else { return };
         let Some(change) = leader.change.as_ref().filter(|change| !change.sealed) else { return };
         let near = |id: NodeId| id == self.me || self.is_near(cx, leader.peers.get(&id));
@@ -126,16 +153,16 @@ impl Replog {
         let (epoch, next, me) = (self.epoch().clone(), self.log.last() + 1, self.me);
         let Role::Leader(leader) = &mut self.role else { return };
         let Some(Change { ticket, .. }) = leader.change.take() else { return };
-        let views: Vec<_> = leader.peers.values().filter_map(crate::leader::Peer::view).collect();
+        let views: Vec<_> = leader.peers.values().filter_map(Peer::view).collect();
         leader.keep_peers(me, &epoch, next, cx.now);
-        let kept: Vec<_> = leader.peers.values().filter_map(crate::leader::Peer::view).collect();
+        let kept: Vec<_> = leader.peers.values().filter_map(Peer::view).collect();
         views.into_iter().filter(|view| !kept.contains(view)).for_each(|view| cx.store.release(view));
         out.output(Output::ChangeEnded { ticket, end: ChangeEnd::Refused(reason) });
         out.output(Output::Peers);
     }
 
     /// Whether a peer has nearly all entries and was heard of lately.
-    fn is_near(&self, cx: &Cx<'_>, peer: Option<&crate::leader::Peer>) -> bool {
+    fn is_near(&self, cx: &Cx<'_>, peer: Option<&Peer>) -> bool {
         let Some(peer) = peer else { return false };
         let heard = peer.heard.is_some_and(|heard| cx.now.since(heard) <= self.config.election);
         heard && peer.matched + self.config.learner_lag_max >= self.log.last()

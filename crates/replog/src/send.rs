@@ -17,6 +17,9 @@ use crate::message::{Ballot, Index, Message, Part};
 use crate::record::StateMeta;
 use crate::restart::read_meta;
 
+/// A part is sent again after so many beats at the latest.
+const AGAIN_BEATS_MAX: u32 = 64;
+
 /// A snapshot on its way to one follower.
 #[derive(Debug, Clone)]
 pub(crate) struct Sending {
@@ -28,8 +31,8 @@ pub(crate) struct Sending {
     next: Option<(u64, Bytes)>,
     /// The part that the receiver asked for last.
     wanted: u64,
-    /// Something was acknowledged since the last beat.
-    moved: bool,
+    /// Beats since something was acknowledged.
+    idle: u32,
 }
 
 impl Replog {
@@ -44,7 +47,7 @@ impl Replog {
         cx.marks.hit("replog.snapshot.begun");
         let start = Bytes::copy_from_slice(&self.config.rows().area(meta.generation));
         let next = Some((0, start));
-        let sending = Sending { view, meta, unacknowledged: VecDeque::new(), next, wanted: 0, moved: true };
+        let sending = Sending { view, meta, unacknowledged: VecDeque::new(), next, wanted: 0, idle: 0 };
         peer.mode = Mode::Snapshot(Box::new(sending));
         self.send_parts(cx, to, out);
     }
@@ -86,19 +89,24 @@ impl Replog {
         sending.wanted = part;
         let before = sending.unacknowledged.len();
         sending.unacknowledged.retain(|(number, ..)| *number >= part);
-        sending.moved |= sending.unacknowledged.len() < before;
+        if sending.unacknowledged.len() < before {
+            sending.idle = 0;
+        }
         self.send_parts(cx, from, out);
     }
 
-    /// At each beat: what was not acknowledged for a whole beat is sent again, oldest first. A receiver that lacks a
-    /// part it once had has begun anew, and so does the sender.
+    /// At each beat: what was not acknowledged for a whole beat is sent again, oldest first; then after twice as many beats
+    /// each time, so that a slow link is not filled with the same part. A receiver that lacks a part it once had has begun
+    /// anew, and so does the sender.
     pub(crate) fn resend_parts(&mut self, cx: &mut Cx<'_>, out: &mut Out) {
         let Role::Leader(leader) = &mut self.role else { return };
         let ballot = leader.ballot;
         let mut anew = Vec::new();
         for (to, peer) in &mut leader.peers {
             let Mode::Snapshot(sending) = &mut peer.mode else { continue };
-            if core::mem::replace(&mut sending.moved, false) {
+            let idle = sending.idle;
+            sending.idle = idle.saturating_add(1);
+            if !(idle.is_power_of_two() || (idle > 0 && idle.is_multiple_of(AGAIN_BEATS_MAX))) {
                 continue;
             }
             let front = sending.unacknowledged.front().cloned();
@@ -140,6 +148,14 @@ impl Peer {
         match &self.mode {
             Mode::Snapshot(sending) => Some(sending.view),
             Mode::Probe { .. } | Mode::Stream => None,
+        }
+    }
+
+    /// How many parts of the state it is being sent it has.
+    pub(crate) fn parts(&self) -> u64 {
+        match &self.mode {
+            Mode::Snapshot(sending) => sending.wanted,
+            Mode::Probe { .. } | Mode::Stream => 0,
         }
     }
 }

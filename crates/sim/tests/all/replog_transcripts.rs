@@ -61,6 +61,7 @@ fn configure(directive: &Directive, config: &mut Config) {
     let ms = |key| directive.maybe::<u64>(key).map(Duration::from_millis);
     config.lease = ms("lease").unwrap_or(config.lease);
     config.election = ms("election").unwrap_or(config.election);
+    config.change_deadline = ms("change-deadline").unwrap_or(config.change_deadline);
     config.log_bytes_max = directive.maybe("log-bytes").unwrap_or(config.log_bytes_max);
     config.append_bytes_max = directive.maybe("append-bytes").unwrap_or(config.append_bytes_max);
     config.snapshot_part_bytes = directive.maybe("part-bytes").unwrap_or(config.snapshot_part_bytes);
