@@ -160,8 +160,8 @@ impl Node {
         self.acquaint(from, out);
     }
 
-    /// A node wants to be a member: the leader remembers it, others hand it on.
-    pub(crate) fn on_join(&mut self, cx: &mut Cx<'_>, member: Member, out: &mut Out) {
+    /// A node wants to be a member, says `from`: the leader remembers it, others hand it on.
+    pub(crate) fn on_join(&mut self, cx: &mut Cx<'_>, from: NodeId, member: Member, out: &mut Out) {
         const JOINERS_MAX: usize = 256;
         if self.roster.is_some() {
             return cx.marks.hit("node.join.elsewhere");
@@ -180,9 +180,11 @@ impl Node {
             }
             // Who finds no room asks again.
             Some(_) => {}
-            None if self.log().is_retired() => {
-                // Somebody was told to ask here who does not know that this node has left.
-                for other in &epoch.members {
+            // Somebody was told to ask here who does not know that this node has left. Only who wants to join is helped
+            // so: several that have left would hand the same question to one another without an end.
+            None if self.log().is_retired() && from == member.id => {
+                cx.marks.hit("node.join.after-leaving");
+                for other in epoch.members.iter().filter(|other| other.id != self.config.me.id) {
                     // A question; nothing about this node's disk is told.
                     out.send_early(other.id, Message::Join(member.clone()));
                 }

@@ -277,7 +277,7 @@ impl Node {
             Message::CharterWanted { number } => self.on_charter_wanted(from, number, out),
             Message::Report { mark, members } => self.on_report(bucket, mark, members),
             Message::Recovery(word) => self.on_recovery(cx, bucket, from, word, out),
-            Message::Join(member) => self.on_join(cx, member, out),
+            Message::Join(member) => self.on_join(cx, from, member, out),
             Message::Admin { id, request } => self.on_admin(cx, from, id, request, out),
             Message::AdminEnded { id, outcome } => self.on_admin_ended(from, id, outcome, out),
             Message::In(..) => cx.marks.hit("node.message.nested"),

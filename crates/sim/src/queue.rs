@@ -37,6 +37,11 @@ impl<T> Queue<T> {
         self.pushed += 1;
     }
 
+    /// How much is in it.
+    pub(crate) fn len(&self) -> usize {
+        self.heap.len()
+    }
+
     /// When the next item is due.
     pub(crate) fn next_at(&self) -> Option<u64> {
         self.heap.peek().map(|Reverse((at, ..))| *at)

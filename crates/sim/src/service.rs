@@ -18,15 +18,22 @@ use crate::Latency;
 pub struct Service {
     /// Events that a node works on at the same time; at least one. 1 is a single loop.
     pub workers: usize,
-    /// How long one of them takes.
+    /// How long one of them takes, with no more than a KiB in it.
     pub time: Latency,
+    /// How much longer for each further KiB: what goes together is still worked on one by one.
+    pub kib: Duration,
 }
 
 impl Service {
-    /// Machines like those of SconeKV's evaluation: eight workers, 0.1 to 0.2 ms for a message.
+    /// Machines like those of SconeKV's evaluation: eight workers, 0.1 to 0.2 ms for a message, whatever is in it.
     pub fn eight_workers() -> Service {
         let time = Latency::Uniform(Duration::from_micros(100), Duration::from_micros(200));
-        Service { workers: 8, time }
+        Service { workers: 8, time, kib: Duration::ZERO }
+    }
+
+    fn takes(&self, bytes: usize, rng: &mut Rng) -> u64 {
+        let further = self.kib.as_nanos() as u64 * (bytes as u64).saturating_sub(1_024) / 1_024;
+        self.time.draw(rng) + further
     }
 }
 
@@ -44,9 +51,9 @@ pub(crate) struct Workers {
 }
 
 impl Workers {
-    /// Something has come: when it is done.
-    pub(crate) fn take(&mut self, service: &Service, now: u64, rng: &mut Rng) -> u64 {
-        let takes = service.time.draw(rng);
+    /// Something of so many bytes has come: when it is done.
+    pub(crate) fn take(&mut self, service: &Service, now: u64, bytes: usize, rng: &mut Rng) -> u64 {
+        let takes = service.takes(bytes, rng);
         let free = match self.free.len() < service.workers.max(1) {
             true => 0,
             false => self.free.pop().map_or(0, |Reverse(free)| free),
@@ -70,9 +77,10 @@ mod tests {
     use super::*;
 
     fn done(workers: usize, arrivals: &[u64]) -> Vec<u64> {
-        let service = Service { workers, time: Latency::Constant(Duration::from_nanos(10)) };
+        let service =
+            Service { workers, time: Latency::Constant(Duration::from_nanos(10)), kib: Duration::ZERO };
         let (mut all, mut rng) = (Workers::default(), Rng::new(1));
-        arrivals.iter().map(|now| all.take(&service, *now, &mut rng)).collect()
+        arrivals.iter().map(|now| all.take(&service, *now, 0, &mut rng)).collect()
     }
 
     #[test]
@@ -86,11 +94,20 @@ mod tests {
     fn order_is_kept_though_draws_differ_and_work_is_counted() {
         let (mut workers, mut rng) = (Workers::default(), Rng::new(7));
         let service = Service::eight_workers();
-        let done: Vec<u64> = (0..1_000).map(|now| workers.take(&service, now * 20_000, &mut rng)).collect();
+        let done: Vec<u64> =
+            (0..1_000).map(|now| workers.take(&service, now * 20_000, 0, &mut rng)).collect();
         assert!(done.is_sorted());
         assert!((140_000_000..160_000_000).contains(&workers.busy), "{}", workers.busy);
         assert_eq!(workers.waiting, 1_000, "nobody said that they were done");
         workers.die();
-        assert_eq!((workers.waiting, workers.take(&service, 0, &mut rng) < 200_001), (0, true));
+        assert_eq!((workers.waiting, workers.take(&service, 0, 0, &mut rng) < 200_001), (0, true));
+    }
+
+    #[test]
+    fn what_goes_together_takes_longer() {
+        let service = Service { kib: Duration::from_nanos(1_024), ..Service::eight_workers() };
+        let mut both = (Rng::new(3), Rng::new(3));
+        let one = service.takes(1_024, &mut both.0);
+        assert_eq!((service.takes(0, &mut both.1), service.takes(1_034, &mut Rng::new(3))), (one, one + 10));
     }
 }

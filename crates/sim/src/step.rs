@@ -228,10 +228,10 @@ impl<H: Harness> World<H> {
                 if let Some(again_at) = again_at {
                     self.marks.hit("sim.network.duplicate");
                     let msg = msg.clone();
-                    let twin = Delivery { from_place, to_place, from, to, connection, msg };
+                    let twin = Delivery { from_place, to_place, from, to, connection, bytes, msg };
                     self.queue.push(again_at, Happening::Deliver(twin));
                 }
-                let delivery = Delivery { from_place, to_place, from, to, connection, msg };
+                let delivery = Delivery { from_place, to_place, from, to, connection, bytes, msg };
                 self.queue.push(at, Happening::Deliver(delivery));
             }
         }

@@ -16,6 +16,10 @@ use crate::run::Failure;
 use crate::service::{Service, Workers};
 use crate::trace::{Trace, TraceLevel};
 
+/// Messages and timers under way at the same time: more than any protocol needs in a thousand nodes, less than fills the
+/// memory.
+const UNDER_WAY_MAX: usize = 1 << 22;
+
 /// What a world is made of.
 #[derive(Debug, Clone, PartialEq)]
 pub struct WorldOptions {
@@ -121,6 +125,7 @@ pub(crate) struct Delivery<M: Machine> {
     pub(crate) from: NodeId,
     pub(crate) to: NodeId,
     pub(crate) connection: u32,
+    pub(crate) bytes: usize,
     pub(crate) msg: M::Msg,
 }
 
@@ -294,6 +299,11 @@ impl<H: Harness> World<H> {
                 self.options.events_max
             )));
         }
+        if self.queue.len() > UNDER_WAY_MAX && self.failure.is_none() {
+            self.failure = Some(Failure::Liveness(format!(
+                "{UNDER_WAY_MAX} messages and timers are under way: does one make two?"
+            )));
+        }
         match happening {
             Happening::Deliver(delivery) => self.deliver(delivery),
             Happening::Local { place, incarnation, arrival } => {
@@ -351,14 +361,14 @@ impl<H: Harness> World<H> {
             return self.lose("inbox full", &delivery);
         }
         self.counts.messages_delivered += 1;
-        self.serve(to_place, Arrival::Message { from: delivery.from, msg: delivery.msg });
+        self.serve(to_place, delivery.bytes, Arrival::Message { from: delivery.from, msg: delivery.msg });
     }
 
     /// Something from outside has reached a node, which takes it at once or when a worker is done with it.
-    fn serve(&mut self, place: usize, arrival: Arrival<H::Machine>) {
+    fn serve(&mut self, place: usize, bytes: usize, arrival: Arrival<H::Machine>) {
         let Some(service) = &self.options.service else { return self.arrive(place, arrival) };
         let process = &mut self.nodes.processes[place];
-        let done = process.workers.take(service, self.now, &mut self.rng);
+        let done = process.workers.take(service, self.now, bytes, &mut self.rng);
         let incarnation = process.incarnation;
         self.queue.push(done, Happening::Served { place: place as u32, incarnation, arrival });
     }
@@ -384,7 +394,7 @@ impl<H: Harness> World<H> {
             process.id == node && process.machine.is_some()
         });
         match up {
-            Some(place) => self.serve(place, Arrival::Input(input)),
+            Some(place) => self.serve(place, 0, Arrival::Input(input)),
             None => {
                 self.trace.mix(2);
                 if self.trace.wants_text() {

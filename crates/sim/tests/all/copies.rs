@@ -5,11 +5,11 @@ use std::time::Duration;
 
 use bytes::Bytes;
 use quorate_api::{Bucket, Command, Consistency, Outcome, Reply, Request};
-use quorate_kernel::{ClusterId, NodeId};
-use quorate_node::{
-    ClientRequest, ConnectionId, Endpoints, Input, Limits, Member, Node, NodeConfig, Output, Placing, Ticket,
-};
+use quorate_kernel::NodeId;
+use quorate_node::{ClientRequest, ConnectionId, Input, Node, Output, Ticket};
 use quorate_sim::{Agenda, Boot, Harness, Nodes, Seen, Verdict, World, WorldOptions};
+
+use crate::node::node_of;
 
 /// One client writes at the leader; as soon as that is acknowledged, another reads at a copy; and so on.
 struct Turns {
@@ -67,17 +67,7 @@ impl Harness for Turns {
     type Machine = Node;
 
     fn machine(&mut self, id: NodeId, _: Boot) -> Node {
-        let member = |id| Member { id: NodeId(id), endpoints: Endpoints::default() };
-        Node::new(NodeConfig {
-            me: member(id.0),
-            cluster: ClusterId(1),
-            bootstrap: (1..=3).map(member).collect(),
-            copies: 0,
-            placing: Placing::production(),
-            buckets: self.buckets,
-            log: quorate_replog::Config::production(),
-            limits: Limits::production(),
-        })
+        node_of(id, 1..=3, self.buckets)
     }
 
     fn start(&mut self, agenda: &mut Agenda<Input>) {

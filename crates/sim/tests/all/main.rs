@@ -13,6 +13,7 @@ mod commit_bundles;
 mod commit_mutants;
 mod commit_schedules;
 mod copies;
+mod joins;
 mod membership;
 mod membership_experiments;
 #[cfg(feature = "mutants")]

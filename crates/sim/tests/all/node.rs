@@ -6,7 +6,7 @@ use std::time::Duration;
 use quorate_api::{Bucket, Command, Consistency, Outcome, Reply, Request};
 use quorate_kernel::{ClusterId, NodeId};
 use quorate_node::{
-    ClientRequest, ConnectionId, Endpoints, Input, Limits, Member, Node, NodeConfig, Output, Ticket,
+    ClientRequest, ConnectionId, Endpoints, Input, Limits, Member, Node, NodeConfig, Output, Placing, Ticket,
 };
 use quorate_sim::node::{Play, Stress, swarm};
 use quorate_sim::{
@@ -65,6 +65,21 @@ fn trace_of_one() {
     println!("{:?}", report.failure);
 }
 
+/// A node as it is on a real machine, of a cluster that `first` begin.
+pub(crate) fn node_of(id: NodeId, first: impl IntoIterator<Item = u64>, buckets: NonZeroU16) -> Node {
+    let member = |id| Member { id: NodeId(id), endpoints: Endpoints::default() };
+    Node::new(NodeConfig {
+        me: member(id.0),
+        cluster: ClusterId(1),
+        bootstrap: first.into_iter().map(member).collect(),
+        copies: 0,
+        placing: Placing::production(),
+        buckets,
+        log: quorate_replog::Config::production(),
+        limits: Limits::production(),
+    })
+}
+
 /// Worlds without faults in which a client of one node writes without a pause while another node, the leader, dies.
 #[test]
 fn writes_go_on_soon_after_the_leader_died() {
@@ -116,17 +131,7 @@ impl Harness for Writer {
     type Machine = Node;
 
     fn machine(&mut self, id: NodeId, _: Boot) -> Node {
-        let member = |id| Member { id: NodeId(id), endpoints: Endpoints::default() };
-        Node::new(NodeConfig {
-            me: member(id.0),
-            cluster: ClusterId(1),
-            bootstrap: (1..=3).map(member).collect(),
-            copies: 0,
-            placing: quorate_node::Placing::production(),
-            buckets: std::num::NonZeroU16::MIN,
-            log: quorate_replog::Config::production(),
-            limits: Limits::production(),
-        })
+        node_of(id, 1..=3, NonZeroU16::MIN)
     }
 
     fn start(&mut self, agenda: &mut Agenda<Input>) {

@@ -140,7 +140,8 @@ impl Setup {
             network: Latency::Uniform(micros(150), micros(250)),
             client: super::runs::CLIENT_ONE_WAY,
             patience: None,
-            clock_error_ms: None,
+            // As servers that ask for the time keep it.
+            clock_error_ms: Some(10),
             sync: Duration::ZERO,
             warm: Duration::from_millis(500),
             span: Duration::from_secs(2),

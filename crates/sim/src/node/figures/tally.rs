@@ -227,6 +227,7 @@ fn describe(experiment: &'static str, setup: &Setup) -> Row {
         .count("copies", u64::from(setup.copies))
         .count("clients", setup.clients as u64)
         .count("workers", setup.service.workers as u64)
+        .number("kib_ms", setup.service.kib.as_secs_f64() * 1e3)
         .number("client_ms", setup.client.as_secs_f64() * 1e3)
         .number("patience_ms", setup.patience.unwrap_or_default().as_secs_f64() * 1e3)
         .number("sync_ms", setup.sync.as_secs_f64() * 1e3)
