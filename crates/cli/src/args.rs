@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::command::{bench, check, config, data, members, recover, sim};
+use crate::command::{bench, check, config, data, figures, members, recover, sim};
 use crate::exit;
 use crate::output::Format;
 use crate::torture;
@@ -66,6 +66,9 @@ pub(crate) enum Command {
     Check(check::Check),
     Sim(sim::Sim),
     Bench(Box<bench::Bench>),
+    /// Run a published evaluation again in the simulator, and draw what came of it.
+    #[command(subcommand)]
+    Figures(figures::Figures),
     /// Torture a cluster of real processes on this machine, and judge what its clients saw.
     #[command(subcommand)]
     Torture(torture::Torture),

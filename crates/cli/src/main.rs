@@ -55,6 +55,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Check(check) => command::check::run(&check, format),
         Command::Sim(sim) => command::sim::run(&sim, format),
         Command::Bench(bench) => command::bench::run(&bench, format),
+        Command::Figures(figures) => command::figures::run(&figures),
         Command::Torture(torture) => torture::run(&torture, format),
         Command::Completions { shell } => {
             let mut script = Vec::new();

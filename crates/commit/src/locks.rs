@@ -239,6 +239,11 @@ impl<K: Ord + Clone> LockTable<K> {
         self.next_at(&wants)
     }
 
+    /// Whether somebody waits for this key.
+    pub fn is_waited_for(&self, key: &K) -> bool {
+        self.locks.get(key).is_some_and(|lock| !lock.queue.is_empty())
+    }
+
     /// Waiters that want another version of `key` than `version`, which it has from now on: they can never succeed.
     pub fn overtaken(&self, key: &K, version: u64) -> Vec<TransactionId> {
         let queue = self.locks.get(key).into_iter().flat_map(|lock| &lock.queue);

@@ -5,7 +5,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use bytes::Bytes;
 use quorate_api::Reply;
-use quorate_commit::locks::{LockTable, Taken, Want};
+use quorate_commit::locks::{LockTable, Mode, Taken, Want};
 use quorate_commit::{Attempt, LogId, Resources, Transaction, TransactionId, Verdict};
 use quorate_kernel::wire;
 use quorate_replog::Index;
@@ -23,8 +23,8 @@ pub(crate) struct Desk {
     pub(crate) me: LogId,
     pub(crate) limits: Limits,
     pub(crate) locks: LockTable<Place>,
-    /// Locked, and to be looked at once this entry is applied.
-    pub(crate) unchecked: Vec<(Index, Transaction)>,
+    /// Locked, and to be looked at.
+    pub(crate) unchecked: Vec<Unchecked>,
     /// Waiters that can never succeed since what was carried out last.
     pub(crate) overtaken: BTreeSet<TransactionId>,
     /// Whether locks were given back since batches were held back.
@@ -36,10 +36,22 @@ pub(crate) struct Desk {
     pub(crate) strayed: Option<TransactionId>,
 }
 
+/// A transaction that has its locks.
+#[derive(Debug)]
+pub(crate) struct Unchecked {
+    pub(crate) id: TransactionId,
+    /// What it does here.
+    pub(crate) part: Part,
+    /// It is looked at once this entry is applied.
+    pub(crate) after: Index,
+}
+
 /// A desk, and the state in which something is carried out.
 pub(crate) struct At<'a, 'v> {
     pub(crate) desk: &'a mut Desk,
     pub(crate) view: Option<&'a mut View<'v>>,
+    /// What is carried out, if it was prepared.
+    pub(crate) part: Option<Part>,
 }
 
 /// Runs a part's commands.
@@ -52,40 +64,43 @@ pub(crate) fn run_part(view: &mut View<'_>, part: &Part) -> Vec<(u32, Reply)> {
 }
 
 impl Desk {
-    /// What a transaction locks.
-    fn wants(&self, transaction: &Transaction) -> Vec<Want<Place>> {
-        let mut part = Part::of(transaction);
+    /// What a part locks.
+    fn wants(&self, part: &Part) -> Vec<Want<Place>> {
+        let mut wants = part.wants();
         if self.limits.breaks(Mutant::LoansUnlocked) {
-            part.lends.clear();
+            let lent = |place: &Place| part.lends.iter().any(|(key, _)| *place == Place::Key(key.clone()));
+            wants.retain(|want| !lent(&want.key));
         }
-        part.wants()
+        wants
     }
 }
 
 impl Resources for At<'_, '_> {
     fn prepare(&mut self, transaction: &Transaction) -> Attempt {
-        match self.desk.locks.try_all(transaction.id, &self.desk.wants(transaction)) {
+        let part = Part::of(transaction);
+        match self.desk.locks.try_all(transaction.id, &self.desk.wants(&part)) {
             Taken::Full => Attempt::Full,
             Taken::Waits(owners) => Attempt::Waits(owners),
             Taken::All => {
-                self.desk.unchecked.push((self.desk.newest_batch, transaction.clone()));
+                let (id, after) = (transaction.id, self.desk.newest_batch);
+                self.desk.unchecked.push(Unchecked { id, part, after });
                 Attempt::Later
             }
         }
     }
 
     fn relock(&mut self, transaction: &Transaction) {
-        self.desk.locks.relock(transaction.id, &self.desk.wants(transaction));
+        self.desk.locks.relock(transaction.id, &self.desk.wants(&Part::of(transaction)));
     }
 
     fn wait(&mut self, transaction: &Transaction) -> Vec<TransactionId> {
         self.desk.released = true;
-        self.desk.locks.wait(transaction.id, &self.desk.wants(transaction))
+        self.desk.locks.wait(transaction.id, &self.desk.wants(&Part::of(transaction)))
     }
 
     fn release(&mut self, id: TransactionId) -> Vec<TransactionId> {
         self.desk.released = true;
-        self.desk.unchecked.retain(|(_, transaction)| transaction.id != id);
+        self.desk.unchecked.retain(|unchecked| unchecked.id != id);
         let mut woken = self.desk.locks.release(id);
         woken.extend(core::mem::take(&mut self.desk.overtaken).into_iter().filter(|other| *other != id));
         woken
@@ -109,9 +124,9 @@ impl Resources for At<'_, '_> {
 
     fn share(&mut self, decision: &Bytes, to: LogId) -> Bytes {
         let mut whole = wire::decode::<Decision>(decision).unwrap_or_default();
-        whole.shares.retain(|log, _| *log == to);
-        whole.replies.clear();
-        Bytes::from(wire::encode(&whole))
+        let share = whole.shares.remove(&to).map(|share| (to, share.told()));
+        let told = Decision { shares: share.into_iter().collect(), replies: Vec::new(), ..whole };
+        Bytes::from(wire::encode(&told))
     }
 
     fn bundle(&mut self, parts: &[(usize, Bytes)]) -> Bytes {
@@ -125,12 +140,12 @@ impl Resources for At<'_, '_> {
 
     fn carry_out(&mut self, transaction: &Transaction, decision: &Bytes) {
         let Some(view) = &mut self.view else { panic!("only entries are carried out") };
-        let part = Part::of(transaction);
+        let part = self.part.take().unwrap_or_else(|| Part::of(transaction));
         let Ok(decision) = wire::decode::<Decision>(decision) else { return };
         let Some(share) = decision.shares.get(&self.desk.me) else { return };
         let otherwise = u64::from(self.desk.limits.breaks(Mutant::RunsOtherwise));
         view.begin_transaction(share.now_ms + otherwise, share.seed ^ otherwise);
-        if run_part(view, &part) != share.replies {
+        if !share.agrees(&run_part(view, &part)) {
             self.desk.strayed.get_or_insert(transaction.id);
         }
         if !share.changes.is_empty() {
@@ -140,12 +155,16 @@ impl Resources for At<'_, '_> {
             view.time_is(decision.now_ms);
         }
         view.end_transaction();
+        if self.desk.locks.count() == 0 {
+            return;
+        }
         for want in part.wants() {
-            let (Place::Key(key), quorate_commit::locks::Mode::Write) = (&want.key, want.mode) else {
-                continue;
-            };
-            let version = view.version(key).0;
-            self.desk.overtaken.extend(self.desk.locks.overtaken(&want.key, version));
+            if let (Place::Key(key), Mode::Write) = (&want.key, want.mode)
+                && self.desk.locks.is_waited_for(&want.key)
+            {
+                let version = view.version(key).0;
+                self.desk.overtaken.extend(self.desk.locks.overtaken(&want.key, version));
+            }
         }
     }
 }

@@ -92,10 +92,29 @@ pub struct Share {
     pub now_ms: u64,
     /// Their chance, as it was exported.
     pub seed: u64,
-    /// Their replies, as they were exported.
+    /// Their replies, as they were exported; nothing, once the coordinator has told what they add up to.
     pub replies: Vec<(u32, Reply)>,
     /// What the script changes here, in order.
     pub changes: Vec<Change>,
+    /// For all but the coordinator, which alone answers: what their replies add up to.
+    pub digest: Option<u32>,
+}
+
+impl Share {
+    /// This share as its log is to know it.
+    pub(crate) fn told(self) -> Share {
+        let digest = Some(digest(&self.replies));
+        Share { replies: Vec::new(), digest, ..self }
+    }
+
+    /// Whether the commands had these replies when they were voted on.
+    pub(crate) fn agrees(&self, replies: &[(u32, Reply)]) -> bool {
+        self.digest.map_or_else(|| self.replies == replies, |told| told == digest(replies))
+    }
+}
+
+fn digest(replies: &[(u32, Reply)]) -> u32 {
+    crc32fast::hash(&wire::encode(&replies))
 }
 
 /// One change that a script makes.

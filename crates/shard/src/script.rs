@@ -89,7 +89,7 @@ impl Workbench {
         };
         for (log, export) in exports {
             let Export { now_ms, seed, replies, loans, rest } = export;
-            bench.shares.insert(log, Share { now_ms, seed, replies, changes: Vec::new() });
+            bench.shares.insert(log, Share { now_ms, seed, replies, ..Share::default() });
             bench.keys.rest += rest.count;
             for (key, kind) in rest.names {
                 bench.keys.ring.insert((position_of(&key), key), kind);

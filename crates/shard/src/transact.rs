@@ -18,12 +18,12 @@ use quorate_replog::Index;
 use quorate_store::Scan;
 
 use crate::Mutant;
-use crate::desk::{At, Desk, run_part};
+use crate::desk::{At, Desk, Unchecked, run_part};
 use crate::held::{Held, Passing};
 use crate::layout::{Area, ledger_key, ledger_name, ledger_range};
 use crate::machine::{Out, Output, Shard, Timer};
 use crate::overlay::Overlay;
-use crate::part::{Export, Part, Place};
+use crate::part::{Export, Place};
 use crate::sessions::Limits;
 use crate::shield::Shield;
 use crate::time::Times;
@@ -109,12 +109,9 @@ impl Transactions {
         entry: &Entry,
         effects: &mut Vec<Effect>,
     ) {
-        let ledger = self.commit.ledger();
-        let before = entry.id().and_then(|id| ledger.get(id)).filter(|record| record.is_prepared());
-        if let (Some(id), Some(record)) = (entry.id(), before) {
-            view.shield.lower(id, &record.transaction);
-        }
-        let mut at = At { desk: &mut self.desk, view: Some(&mut *view) };
+        // Nothing about it leaves it as it was.
+        let part = entry.id().and_then(|id| view.shield.lower(id));
+        let mut at = At { desk: &mut self.desk, view: Some(&mut *view), part };
         let mut turn = Turn { now, rng, marks, resources: &mut at, out: effects };
         self.commit.applied(&mut turn, entry);
         let after = entry.id().and_then(|id| Some((id, self.commit.ledger().get(id)?)));
@@ -164,7 +161,7 @@ impl Shard {
     ) {
         let mut effects = Vec::new();
         let transactions = &mut self.transactions;
-        let mut at = At { desk: &mut transactions.desk, view: None };
+        let mut at = At { desk: &mut transactions.desk, view: None, part: None };
         let mut turn = Turn {
             now: cx.now,
             rng: &mut *cx.rng,
@@ -185,13 +182,16 @@ impl Shard {
             let early = self.limits.breaks(Mutant::LooksTooEarly);
             let applied = if early { Index::MAX } else { self.log.applied() };
             let desk = &mut self.transactions.desk;
-            let Some(due) = desk.unchecked.iter().position(|(index, _)| *index <= applied) else { break };
-            let (_, transaction) = desk.unchecked.swap_remove(due);
-            if !desk.locks.holds(transaction.id) {
+            let Some(due) = desk.unchecked.iter().position(|unchecked| unchecked.after <= applied) else {
+                break;
+            };
+            let unchecked = desk.unchecked.swap_remove(due);
+            let id = unchecked.id;
+            if !desk.locks.holds(id) {
                 continue;
             }
-            let Some(attempt) = self.look_at(cx, &transaction, out) else { continue };
-            let mut at = At { desk: &mut self.transactions.desk, view: None };
+            let Some(attempt) = self.look_at(cx, unchecked, out) else { continue };
+            let mut at = At { desk: &mut self.transactions.desk, view: None, part: None };
             let mut turn = Turn {
                 now: cx.now,
                 rng: &mut *cx.rng,
@@ -199,7 +199,7 @@ impl Shard {
                 resources: &mut at,
                 out: &mut effects,
             };
-            self.transactions.commit.answered(&mut turn, transaction.id, attempt);
+            self.transactions.commit.answered(&mut turn, id, attempt);
         }
         if self.transactions.desk.released && !self.transactions.held.is_empty() {
             out.arm(Timer::Propose, Duration::ZERO);
@@ -243,8 +243,8 @@ impl Shard {
 
     /// Looks at what a transaction needs, with its locks held: compares versions, and runs its commands to learn their
     /// replies. `None`: not yet.
-    fn look_at(&mut self, cx: &mut Cx<'_>, transaction: &Transaction, out: &mut Out) -> Option<Attempt> {
-        let part = Part::of(transaction);
+    fn look_at(&mut self, cx: &mut Cx<'_>, unchecked: Unchecked, out: &mut Out) -> Option<Attempt> {
+        let Unchecked { id, part, .. } = &unchecked;
         let known_ms = self.state.now_ms.max(self.transactions.latest_ms);
         let (now_ms, seed) = (cx.wall.unix_ms.max(known_ms), cx.rng.next_u64());
         let area = self.log.data_prefix();
@@ -254,11 +254,11 @@ impl Shard {
         let attempt = match view.moved(&part.watched) {
             Some(moved) => self.writers.refuse(self.transactions.desk.me, moved),
             None => {
-                let replies = run_part(&mut view, &part);
+                let replies = run_part(&mut view, part);
                 if !part.lends.is_empty() {
                     cx.marks.hit("shard.transaction.lends");
                 }
-                match view.lend(&part, self.limits.commit.payload_bytes_max) {
+                match view.lend(part, self.limits.commit.payload_bytes_max) {
                     Some((loans, rest)) => {
                         let export = Export { now_ms, seed, replies, loans, rest };
                         Attempt::Ready(Bytes::from(wire::encode(&export)))
@@ -272,7 +272,7 @@ impl Shard {
         if self.limits.breaks(Mutant::StaleExport)
             && let Attempt::Ready(export) = &attempt
         {
-            let first = self.transactions.exported.entry(transaction.id).or_insert_with(|| export.clone());
+            let first = self.transactions.exported.entry(*id).or_insert_with(|| export.clone());
             return Some(Attempt::Ready(first.clone()));
         }
         if expiry_pending {
@@ -280,7 +280,7 @@ impl Shard {
             cx.marks.hit("shard.transaction.waits_for_expiry");
             self.tick(cx, now_ms, out);
             let due = self.log.last().max(self.log.applied() + 1);
-            self.transactions.desk.unchecked.push((due, transaction.clone()));
+            self.transactions.desk.unchecked.push(Unchecked { after: due, ..unchecked });
             return None;
         }
         if leans {

@@ -4,6 +4,7 @@ pub(crate) mod bench;
 pub(crate) mod check;
 pub(crate) mod config;
 pub(crate) mod data;
+pub(crate) mod figures;
 pub(crate) mod local;
 pub(crate) mod members;
 pub(crate) mod recover;

@@ -221,10 +221,14 @@ fn experiment(sim: &Sim, name: &str) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-fn tell_row(sim: &Sim, row: &Row, seed: u64) -> Result<()> {
+/// A row of results, with how it came about, as a line of JSON.
+pub(crate) fn row_line(row: &Row, seed: u64) -> String {
     let (commit, seconds) = (env!("QUORATE_COMMIT"), processor_seconds());
-    let line =
-        format!("{{{row},\"seed\":{seed},\"commit\":\"{commit}\",\"processor_seconds\":{seconds:.1}}}");
+    format!("{{{row},\"seed\":{seed},\"commit\":\"{commit}\",\"processor_seconds\":{seconds:.1}}}")
+}
+
+fn tell_row(sim: &Sim, row: &Row, seed: u64) -> Result<()> {
+    let line = row_line(row, seed);
     print(&format!("{line}\n"))?;
     sim.results.as_ref().map_or(Ok(()), |path| append_line(path, &line))
 }
