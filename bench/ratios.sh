@@ -5,16 +5,16 @@
 #
 #   bench/ratios.sh DIR [ROUNDS [view|exec|copies]]      DIR: see compare.sh; 5 rounds by default
 #
-# With "view", clients use the cluster view of six buckets and know who leads them, and the others are etcd, ZooKeeper and
-# Redis Cluster, whose writes wait for one replica. With "exec", they run transactions over two keys in different buckets of
-# six, at the leader of the first, beside etcd's transactions on the same keys. With "copies", Quorate alone: reads at leaders
-# beside reads that copies answer at the nodes that clients happen to be connected to (READONLY), with one bucket and with six.
-# The last two use bench/exec, which is built with Go.
+# With "view", clients use the cluster view and know who leads, and the others are etcd, ZooKeeper and Redis Cluster, whose
+# writes wait for one replica. With "exec", they run transactions over two keys in different buckets, at the leader of the
+# first, beside etcd's transactions on the same keys. With "copies", Quorate alone: reads at leaders beside reads that copies
+# answer at the nodes that clients happen to be connected to (READONLY), with one bucket and with six. The last two use
+# bench/exec, which is built with Go.
 #
 # Appends a line for each point to docs/results/ratios.jsonl, and one with the medians; prints the latter.
-# WARM and DURATION: of each point, by default 1s and 4s.
+# WARM and DURATION: of each point, by default 1s and 4s. BUCKETS: Quorate's, by default 1 with "view", 2 with "exec".
 set -euo pipefail
-usage() { sed -n 2,16p "$0"; exit 2; }
+usage() { sed -n 2,15p "$0"; exit 2; }
 [ $# -ge 1 ] || usage
 peers=$(cd "$1" && pwd)
 rounds=${2:-5}
@@ -24,10 +24,12 @@ window=(-warm "${WARM:-1s}" -dur "${DURATION:-4s}")
 on_view="--client '' --cluster-door 127.0.0.1:\$PORT"
 case $door in
     standalone) doors="--client 127.0.0.1:\$PORT --cluster-door ''" ;;
-    view | exec) doors="$on_view --buckets 6" ;;
+    view) buckets=${BUCKETS:-1} ;;
+    exec) buckets=${BUCKETS:-2} ;;
     copies) doors= ;;
     *) usage ;;
 esac
+[ -z "${buckets:-}" ] || doors="$on_view --buckets $buckets"
 cargo build --release --manifest-path "$root/Cargo.toml" --bin quorate
 program=${CARGO_TARGET_DIR:-$root/target}/release/quorate
 work=$(mktemp -d)
@@ -97,21 +99,21 @@ round_of() {
             ;;
         exec)
             up custom 3 respcluster
-            pairs quorate quorate 6 first "put 1" "put 64" "get 64" "cas 64"
+            pairs quorate quorate "$buckets" first "put 1" "put 64" "get 64" "cas 64"
             "$peers/cluster.sh" stop >/dev/null
             up etcd 3 etcd
-            pairs etcd etcd 6 first "put 1" "put 64" "get 64" "cas 64"
+            pairs etcd etcd "$buckets" first "put 1" "put 64" "get 64" "cas 64"
             "$peers/cluster.sh" stop >/dev/null
             ;;
         copies)
-            for buckets in 1 6; do
-                start_with "$on_view --buckets $buckets"
+            for count in 1 6; do
+                start_with "$on_view --buckets $count"
                 up custom 3 respcluster
                 for turn in "copies copies" "leaders first"; do
                     # shellcheck disable=SC2086
                     set -- $turn
-                    pairs "$1-of-$buckets" quorate "$buckets" "$2" "read 1" "read 64" "read 256"
-                    [ "$buckets" = 1 ] || pairs "$1-of-$buckets" quorate "$buckets" "$2" "get 64"
+                    pairs "$1-of-$count" quorate "$count" "$2" "read 1" "read 64" "read 256"
+                    [ "$count" = 1 ] || pairs "$1-of-$count" quorate "$count" "$2" "get 64"
                 done
                 "$peers/cluster.sh" stop >/dev/null
             done
@@ -123,16 +125,16 @@ for round in $(seq "$rounds"); do
     round_of 2>"$work/errors" | sed "s/^{/{\"round\":$round,/" >>"$points"
     echo "round $round of $rounds" >&2
 done
-python3 - "$points" "$(git -C "$root" rev-parse --short HEAD)" "$root/docs/results/ratios.jsonl" "$door" <<'PY'
+python3 - "$points" "$(git -C "$root" rev-parse --short HEAD)" "$root/docs/results/ratios.jsonl" "$door" "${buckets:-1}" <<'PY'
 import collections, json, statistics, sys
-points, commit, results, door = sys.argv[1:]
+points, commit, results, door, buckets = sys.argv[1:]
 lines = [json.loads(line) for line in open(points)]
 figures = collections.defaultdict(list)
 for line in lines:
     for name in ("ops_s", "p50_us", "server_cpu_s_per_1000"):
         figures[line["label"], line["workload"], line["clients"], name].append(line[name])
 median = {key: statistics.median(values) for key, values in figures.items()}
-summary = {"kind": "medians", "door": door, "commit": commit, "rounds": len({line["round"] for line in lines})}
+summary = {"kind": "medians", "door": door, "buckets": int(buckets), "commit": commit, "rounds": len({line["round"] for line in lines})}
 labels, measured = list({line["label"]: None for line in lines}), {(line["workload"], line["clients"]): None for line in lines}
 if door == "copies":
     compared = [(label, label.replace("copies", "leaders")) for label in labels if label.startswith("copies")]
