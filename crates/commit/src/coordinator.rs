@@ -4,11 +4,9 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use bytes::Bytes;
 
-use crate::machine::{Commit, Effect, Resources, Turn, Verdict};
+use crate::machine::{Commit, Resources, Turn, Verdict};
 use crate::reign::Live;
-use crate::{
-    Cause, Entry, LogId, Mutant, Outcome, Refusal, State, Transaction, TransactionId, View, Vote, Word,
-};
+use crate::{Cause, LogId, Mutant, Outcome, Refusal, State, Transaction, TransactionId, View, Vote, Word};
 
 impl Commit {
     pub(crate) fn on_vote<R: Resources>(
@@ -127,7 +125,7 @@ impl Commit {
                 self.send(turn, *log, id, word);
             }
         }
-        turn.out.push(Effect::Append(Entry::Global { id, coordinator: me, logs, outcome }));
+        self.append_outcome(turn, id, (me, logs, outcome));
     }
 
     /// Tells `to` the outcome that is in the log.

@@ -67,6 +67,13 @@ pub trait Resources {
     /// those that can never succeed since what was just carried out.
     fn release(&mut self, id: TransactionId) -> Vec<TransactionId>;
 
+    /// The outcome of `transaction` is on its way into the log, behind everything that was appended before and before everything
+    /// that will be. A parent that knows what its data will be by then may give back now what `transaction` holds, and show
+    /// just that to whoever gets it. Who may get it now? If it does not, [`Resources::release`] gives it back in the end.
+    fn hand_over(&mut self, _transaction: &Transaction, _commits: bool) -> Vec<TransactionId> {
+        Vec::new()
+    }
+
     /// For explanations: which resource `transaction`, which waits, cannot have, and who has it or is before it.
     fn in_the_way(&self, _transaction: &Transaction) -> Option<(Bytes, TransactionId)> {
         None
@@ -408,6 +415,19 @@ impl Commit {
         if let Some(reign) = &mut self.reign {
             reign.woken.extend(ids);
         }
+    }
+
+    /// Appends an outcome, and hands on what it sets free.
+    pub(crate) fn append_outcome<R: Resources>(
+        &mut self,
+        turn: &mut Turn<'_, R>,
+        id: TransactionId,
+        (coordinator, logs, outcome): (LogId, Vec<LogId>, Outcome),
+    ) {
+        let commits = outcome.is_commit();
+        turn.out.push(Effect::Append(Entry::Global { id, coordinator, logs, outcome }));
+        let woken = self.transaction(id).map(|known| turn.resources.hand_over(known, commits));
+        self.wake(woken.unwrap_or_default());
     }
 
     pub(crate) fn send<R>(&self, turn: &mut Turn<'_, R>, to: LogId, id: TransactionId, word: Word) {

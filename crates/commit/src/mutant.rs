@@ -50,11 +50,13 @@ pub enum Mutant {
     MembersForgotten,
     /// A bundle bears the name of its first member, which may have another content in another reign.
     BundleNamedByMember,
+    /// Who gets what an outcome on its way sets free is not shown what that outcome changes.
+    OutcomesUnseen,
 }
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Mutant; 23] = [
+    pub const ALL: [Mutant; 24] = [
         Mutant::TellBeforeLog,
         Mutant::RefusalCounts,
         Mutant::DuplicateVotesCount,
@@ -78,5 +80,6 @@ impl Mutant {
         Mutant::LocksForgotten,
         Mutant::MembersForgotten,
         Mutant::BundleNamedByMember,
+        Mutant::OutcomesUnseen,
     ];
 }

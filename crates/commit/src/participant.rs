@@ -330,7 +330,7 @@ impl Commit {
             return;
         }
         live.flight.global = true;
-        turn.out.push(Effect::Append(Entry::Global { id, coordinator: from, logs, outcome }));
+        self.append_outcome(turn, id, (from, logs, outcome));
     }
 
     /// Tells the coordinator the vote that is in the log; the coordinator itself looks whether it can decide.

@@ -11,6 +11,7 @@ use quorate_kernel::wire;
 use quorate_replog::Index;
 
 use crate::Mutant;
+use crate::look::{Ahead, Unchecked};
 use crate::part::{Decision, Export, Part, Place};
 use crate::run::run_command;
 use crate::script::evaluate;
@@ -25,6 +26,8 @@ pub(crate) struct Desk {
     pub(crate) locks: LockTable<Place>,
     /// Locked, and to be looked at.
     pub(crate) unchecked: Vec<Unchecked>,
+    /// Outcomes on their way whose locks others may have.
+    pub(crate) ahead: Ahead,
     /// Waiters that can never succeed since what was carried out last.
     pub(crate) overtaken: BTreeSet<TransactionId>,
     /// Whether locks were given back since batches were held back.
@@ -34,16 +37,6 @@ pub(crate) struct Desk {
     pub(crate) newest_batch: Index,
     /// One that was carried out in this life otherwise than its vote had said.
     pub(crate) strayed: Option<TransactionId>,
-}
-
-/// A transaction that has its locks.
-#[derive(Debug)]
-pub(crate) struct Unchecked {
-    pub(crate) id: TransactionId,
-    /// What it does here.
-    pub(crate) part: Part,
-    /// It is looked at once this entry is applied.
-    pub(crate) after: Index,
 }
 
 /// A desk, and the state in which something is carried out.
@@ -73,6 +66,13 @@ impl Desk {
         }
         wants
     }
+
+    /// Gives back what `id` holds or waits for. Who may get it now?
+    fn give_back(&mut self, id: TransactionId) -> Vec<TransactionId> {
+        self.released = true;
+        self.unchecked.retain(|unchecked| unchecked.id != id);
+        self.locks.release(id)
+    }
 }
 
 impl Resources for At<'_, '_> {
@@ -82,8 +82,9 @@ impl Resources for At<'_, '_> {
             Taken::Full => Attempt::Full,
             Taken::Waits(owners) => Attempt::Waits(owners),
             Taken::All => {
-                let (id, after) = (transaction.id, self.desk.newest_batch);
-                self.desk.unchecked.push(Unchecked { id, part, after });
+                let (id, sees_ahead) = (transaction.id, part.sees_ahead());
+                let (after, behind) = (self.desk.newest_batch, self.desk.ahead.newest());
+                self.desk.unchecked.push(Unchecked { id, part, after, behind, sees_ahead });
                 Attempt::Later
             }
         }
@@ -95,13 +96,21 @@ impl Resources for At<'_, '_> {
 
     fn wait(&mut self, transaction: &Transaction) -> Vec<TransactionId> {
         self.desk.released = true;
+        self.desk.ahead.forget(transaction.id);
         self.desk.locks.wait(transaction.id, &self.desk.wants(&Part::of(transaction)))
     }
 
+    fn hand_over(&mut self, transaction: &Transaction, commits: bool) -> Vec<TransactionId> {
+        let id = transaction.id;
+        if !self.desk.ahead.hand_over(id, commits) {
+            return Vec::new();
+        }
+        self.desk.give_back(id)
+    }
+
     fn release(&mut self, id: TransactionId) -> Vec<TransactionId> {
-        self.desk.released = true;
-        self.desk.unchecked.retain(|unchecked| unchecked.id != id);
-        let mut woken = self.desk.locks.release(id);
+        self.desk.ahead.forget(id);
+        let mut woken = self.desk.give_back(id);
         woken.extend(core::mem::take(&mut self.desk.overtaken).into_iter().filter(|other| *other != id));
         woken
     }

@@ -21,6 +21,7 @@ mod expiry;
 mod held;
 mod layout;
 mod loan;
+mod look;
 mod machine;
 mod mutant;
 mod notes;

@@ -44,6 +44,10 @@ pub enum Mutant {
     ReadsPassTransactions,
     /// Batches do not wait for the locks of transactions.
     BatchesPassLocks,
+    /// Who has the locks of an outcome on its way looks at what is applied, and does not see what that changes.
+    OutcomesUnseen,
+    /// Batches that have the locks of an outcome on its way get into the log before it.
+    BatchesPassOutcomes,
     /// What a transaction needs is looked at before everything logged earlier is applied.
     LooksTooEarly,
     /// What a transaction does is done with another time and chance than its vote was made with.
@@ -76,7 +80,7 @@ pub enum Mutant {
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Mutant; 34] = [
+    pub const ALL: [Mutant; 36] = [
         Mutant::SessionsNotInSnapshot,
         Mutant::ApplyAgain,
         Mutant::SessionRowMissing,
@@ -97,6 +101,8 @@ impl Mutant {
         Mutant::DiscardForOthers,
         Mutant::ReadsPassTransactions,
         Mutant::BatchesPassLocks,
+        Mutant::OutcomesUnseen,
+        Mutant::BatchesPassOutcomes,
         Mutant::LooksTooEarly,
         Mutant::RunsOtherwise,
         Mutant::ExpiryPassesTransactions,

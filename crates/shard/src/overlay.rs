@@ -1,7 +1,7 @@
 //! Changes of one or more entries, made but not yet applied to the store.
 
-use alloc::collections::BTreeMap;
 use alloc::collections::btree_map::Range;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use bytes::Bytes;
 use core::ops::Bound;
@@ -37,6 +37,18 @@ impl Overlay {
     fn change(&mut self, key: Bytes, value: Change) {
         let before = self.changes.insert(key.clone(), value);
         self.before.push((key, before));
+    }
+
+    /// Changes a row, and cannot take that back.
+    pub(crate) fn set(&mut self, key: Bytes, value: Change) {
+        self.changes.insert(key, value);
+    }
+
+    /// What was changed since the mark, as it is now.
+    pub(crate) fn changed(&self) -> Vec<(Bytes, Change)> {
+        let keys: BTreeSet<&Bytes> = self.before.iter().map(|(key, _)| key).collect();
+        let now = |key: &Bytes| self.changes.get(key).map(|value| (key.clone(), value.clone()));
+        keys.into_iter().filter_map(now).collect()
     }
 
     /// From here on, changes can be taken back.

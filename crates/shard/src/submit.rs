@@ -67,10 +67,21 @@ impl Shard {
             }
             return self.propose_later(out);
         }
+        // Within an entry, batches come first.
+        while self.transactions.hands_over_to(&batches) {
+            self.propose_together(cx, Vec::new(), out);
+        }
         // Nobody locks anything between what is let pass here and its way into the log.
         let mut passing = self.transactions.let_pass(cx.marks, cx.wall.unix_ms, batches);
-        let (now_ms, batches) = (self.entry_time(cx), core::mem::take(&mut passing.batches));
+        let batches = core::mem::take(&mut passing.batches);
         self.tell_waited(core::mem::take(&mut passing.waited), out);
+        self.propose_together(cx, batches, out);
+        self.has_passed(cx, passing, out);
+    }
+
+    /// Puts batches and a few entries of transactions into the log as one entry.
+    fn propose_together(&mut self, cx: &mut Cx<'_>, batches: Vec<Bytes>, out: &mut Out) {
+        let now_ms = self.entry_time(cx);
         let commits = self.next_entries(out);
         if !batches.is_empty() || !commits.is_empty() {
             let seed = cx.rng.next_u64();
@@ -80,7 +91,6 @@ impl Shard {
                 self.transactions.has_batch(self.log.last());
             }
         }
-        self.has_passed(cx, passing, out);
     }
 
     /// The ballot that this node leads, as commitment knows it.

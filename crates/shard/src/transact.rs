@@ -11,19 +11,20 @@ use bytes::Bytes;
 use core::time::Duration;
 use quorate_commit::locks::LockTable;
 use quorate_commit::{
-    Attempt, Commit, Effect, Entry, Ledger, LogId, Message, State, Transaction, TransactionId, Turn,
+    Commit, Effect, Entry, Ledger, LogId, Message, State, Transaction, TransactionId, Turn,
 };
-use quorate_kernel::{Cx, Marks, Rng, Time, wire};
+use quorate_kernel::{Cx, Marks, Rng, Time};
 use quorate_replog::Index;
 use quorate_store::Scan;
 
 use crate::Mutant;
-use crate::desk::{At, Desk, Unchecked, run_part};
+use crate::desk::{At, Desk};
 use crate::held::{Held, Passing};
 use crate::layout::{Area, ledger_key, ledger_name, ledger_range};
+use crate::look::Ahead;
 use crate::machine::{Out, Output, Shard, Timer};
 use crate::overlay::Overlay;
-use crate::part::{Export, Place};
+use crate::part::Place;
 use crate::sessions::Limits;
 use crate::shield::Shield;
 use crate::time::Times;
@@ -40,7 +41,7 @@ pub(crate) struct Transactions {
     pub(crate) commit: Commit,
     /// Replicated: follows from the ledger.
     pub(crate) shield: Shield,
-    desk: Desk,
+    pub(crate) desk: Desk,
     /// To be put into the log, in this order.
     pub(crate) entries: VecDeque<Entry>,
     held: Held,
@@ -51,7 +52,7 @@ pub(crate) struct Transactions {
     /// For a mutant: nothing is held back.
     passes: bool,
     /// For a mutant: what was exported once.
-    exported: BTreeMap<TransactionId, Bytes>,
+    pub(crate) exported: BTreeMap<TransactionId, Bytes>,
 }
 
 impl Transactions {
@@ -64,6 +65,7 @@ impl Transactions {
                 limits: limits.clone(),
                 locks: lock_table(limits),
                 unchecked: Vec::new(),
+                ahead: Ahead::default(),
                 overtaken: BTreeSet::new(),
                 released: false,
                 newest_batch: 0,
@@ -138,6 +140,17 @@ impl Transactions {
         passing
     }
 
+    /// Whether these batches, or some that were held back, may have the locks of an outcome that the log does not have yet: they
+    /// must come behind it.
+    pub(crate) fn hands_over_to(&self, batches: &[Bytes]) -> bool {
+        let outcome = |entry: &Entry| matches!(entry, Entry::Global { .. });
+        let anybody = !batches.is_empty() || !self.held.is_empty();
+        anybody
+            && !self.desk.ahead.is_empty()
+            && self.entries.iter().any(outcome)
+            && !self.desk.limits.breaks(Mutant::BatchesPassOutcomes)
+    }
+
     /// An entry of the log changes something without a lock.
     pub(crate) fn has_batch(&mut self, index: Index) {
         self.desk.newest_batch = index;
@@ -179,15 +192,9 @@ impl Shard {
             for effect in effects.drain(..) {
                 self.effect(effect, out);
             }
-            let early = self.limits.breaks(Mutant::LooksTooEarly);
-            let applied = if early { Index::MAX } else { self.log.applied() };
-            let desk = &mut self.transactions.desk;
-            let Some(due) = desk.unchecked.iter().position(|unchecked| unchecked.after <= applied) else {
-                break;
-            };
-            let unchecked = desk.unchecked.swap_remove(due);
+            let Some(unchecked) = self.next_due() else { break };
             let id = unchecked.id;
-            if !desk.locks.holds(id) {
+            if !self.transactions.desk.locks.holds(id) {
                 continue;
             }
             let Some(attempt) = self.look_at(cx, unchecked, out) else { continue };
@@ -241,55 +248,6 @@ impl Shard {
         }
     }
 
-    /// Looks at what a transaction needs, with its locks held: compares versions, and runs its commands to learn their
-    /// replies. `None`: not yet.
-    fn look_at(&mut self, cx: &mut Cx<'_>, unchecked: Unchecked, out: &mut Out) -> Option<Attempt> {
-        let Unchecked { id, part, .. } = &unchecked;
-        let known_ms = self.state.now_ms.max(self.transactions.latest_ms);
-        let (now_ms, seed) = (cx.wall.unix_ms.max(known_ms), cx.rng.next_u64());
-        let area = self.log.data_prefix();
-        let mut view = View::reading(&*cx.store, &self.limits, area, self.state, now_ms, seed);
-        view.looks = true;
-        view.shield = core::mem::take(&mut self.transactions.shield);
-        let attempt = match view.moved(&part.watched) {
-            Some(moved) => self.writers.refuse(self.transactions.desk.me, moved),
-            None => {
-                let replies = run_part(&mut view, part);
-                if !part.lends.is_empty() {
-                    cx.marks.hit("shard.transaction.lends");
-                }
-                match view.lend(part, self.limits.commit.payload_bytes_max) {
-                    Some((loans, rest)) => {
-                        let export = Export { now_ms, seed, replies, loans, rest };
-                        Attempt::Ready(Bytes::from(wire::encode(&export)))
-                    }
-                    None => Attempt::TooLarge,
-                }
-            }
-        };
-        let (expiry_pending, leans) = (view.expiry_pending.is_some(), view.leans);
-        self.transactions.shield = core::mem::take(&mut view.shield);
-        if self.limits.breaks(Mutant::StaleExport)
-            && let Attempt::Ready(export) = &attempt
-        {
-            let first = self.transactions.exported.entry(*id).or_insert_with(|| export.clone());
-            return Some(Attempt::Ready(first.clone()));
-        }
-        if expiry_pending {
-            // As with reads: by this clock a key has expired, and the log must say so first.
-            cx.marks.hit("shard.transaction.waits_for_expiry");
-            self.tick(cx, now_ms, out);
-            let due = self.log.last().max(self.log.applied() + 1);
-            self.transactions.desk.unchecked.push(Unchecked { after: due, ..unchecked });
-            return None;
-        }
-        if leans {
-            cx.marks.hit("shard.transaction.leans");
-            return Some(Attempt::Full);
-        }
-        Some(attempt)
-    }
-
     /// Begins or ends what depends on leading the log.
     pub(crate) fn look_after_reign(&mut self, cx: &mut Cx<'_>, out: &mut Out) {
         let reign = self.reign();
@@ -299,6 +257,7 @@ impl Shard {
             let desk = &mut transactions.desk;
             desk.locks = lock_table(&self.limits);
             desk.unchecked.clear();
+            desk.ahead = Ahead::default();
             desk.overtaken.clear();
             desk.newest_batch = 0;
             transactions.entries.clear();

@@ -57,6 +57,8 @@ pub(crate) struct View<'a> {
     pub(crate) looks: bool,
     /// Something is there only because another transaction has found it: for this one it may be gone by the outcome.
     pub(crate) leans: bool,
+    /// Whether a collection got its number.
+    pub(crate) begins_collection: bool,
     /// Why the request that ran last did nothing, if a watched key had changed.
     pub(crate) outrun: Option<Moved>,
 }
@@ -79,6 +81,7 @@ impl<'a> View<'a> {
             shield: Shield::default(),
             looks: false,
             leans: false,
+            begins_collection: false,
             outrun: None,
         }
     }
@@ -369,7 +372,10 @@ impl Space for View<'_> {
         let collection = match (old, meta.kind) {
             (_, Kind::String) => 0,
             (Some(old), Kind::List) if old.kind == Kind::List => old.collection,
-            (_, Kind::List) => version,
+            (_, Kind::List) => {
+                self.begins_collection = true;
+                version
+            }
         };
         let keys = self.keys_of();
         let old_expire_ms = old.and_then(|old| old.expire_ms);

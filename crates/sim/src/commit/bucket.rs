@@ -99,8 +99,9 @@ pub struct Bucket {
 }
 
 impl Bucket {
-    /// A bucket; `pause` is how long looking at versions takes, none if zero.
-    pub fn new(me: LogId, config: Config, keys_max: usize, pause: Duration) -> Self {
+    /// A bucket; `pause` is how long looking at versions takes, none if zero; `hands_over` says whether locks are given to
+    /// others while an outcome is on its way.
+    pub fn new(me: LogId, config: Config, keys_max: usize, (pause, hands_over): (Duration, bool)) -> Self {
         #[cfg(feature = "mutants")]
         let mutant = config.mutant;
         #[cfg(not(feature = "mutants"))]
@@ -108,7 +109,7 @@ impl Bucket {
         Bucket {
             me,
             commit: Commit::new(me, config.clone(), Ledger::new(me)),
-            shelf: Shelf::new(keys_max, !pause.is_zero(), mutant),
+            shelf: Shelf::new(keys_max, (!pause.is_zero(), hands_over), mutant),
             chosen: Vec::new(),
             in_flight: VecDeque::new(),
             reigns: 0,
@@ -294,7 +295,8 @@ impl Machine for Bucket {
         overlooked.retain(|id| !self.in_flight.iter().any(|(_, entry)| entry.id() == Some(*id)));
         assert!(overlooked.is_empty(), "{overlooked:?} could go on, and nobody told them");
         for (id, record) in self.commit.ledger().records().filter(|_| self.commit.view().is_some()) {
-            let holds = self.shelf.locks().holds(id);
+            let ends = |entry: &Entry| matches!(entry, Entry::Global { id: ended, .. } if *ended == id);
+            let holds = self.shelf.locks().holds(id) || self.in_flight.iter().any(|(_, entry)| ends(entry));
             assert!(holds || !record.is_prepared(), "{id:?} is prepared without its locks");
         }
     }

@@ -62,6 +62,7 @@ pub struct Cluster {
     config: Config,
     keys_max: usize,
     pause: Duration,
+    hands_over: bool,
     logs: Vec<LogId>,
     faults: FaultSet,
     stress: Stress,
@@ -120,6 +121,7 @@ impl Cluster {
         Cluster {
             keys_max: if rng.chance(1, 8) && !stress.unlimited { 2 } else { 100 },
             pause: if rng.chance(1, 3) { Duration::from_micros(rng.between(100, 20_000)) } else { ms(0) },
+            hands_over: rng.chance(2, 3),
             late: stress.late.unwrap_or(rng.chance(1, 4)),
             logs: (1..=plan.world.nodes as u64).map(LogId).collect(),
             faults: plan.faults,
@@ -236,7 +238,7 @@ impl Harness for Cluster {
     type Machine = Bucket;
 
     fn machine(&mut self, node: NodeId, _: Boot) -> Bucket {
-        Bucket::new(LogId(node.0), self.config.clone(), self.keys_max, self.pause)
+        Bucket::new(LogId(node.0), self.config.clone(), self.keys_max, (self.pause, self.hands_over))
     }
 
     fn start(&mut self, agenda: &mut Agenda<Ask>) {

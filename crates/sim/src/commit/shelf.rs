@@ -1,5 +1,6 @@
 //! What transactions are about in these worlds: a few keys with versions and lists of labels, and their locks.
 
+use std::borrow::Cow;
 use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
@@ -148,12 +149,16 @@ pub struct Shelf {
     slow: bool,
     /// Locked, and to be looked at.
     pub(super) unchecked: Vec<Transaction>,
+    /// Whether locks are handed over while the outcome is on its way.
+    hands_over: bool,
+    /// These outcomes, and what they do.
+    ahead: Vec<(TransactionId, Part)>,
     mutant: Option<Mutant>,
 }
 
 impl Shelf {
     /// An empty one.
-    pub fn new(keys_max: usize, slow: bool, mutant: Option<Mutant>) -> Self {
+    pub fn new(keys_max: usize, (slow, hands_over): (bool, bool), mutant: Option<Mutant>) -> Self {
         let locks = LockTable::new(keys_max);
         #[cfg(feature = "mutants")]
         let locks = locks.broken(mutant);
@@ -163,6 +168,8 @@ impl Shelf {
             overtaken: BTreeSet::new(),
             slow,
             unchecked: Vec::new(),
+            hands_over,
+            ahead: Vec::new(),
             mutant,
         }
     }
@@ -177,26 +184,36 @@ impl Shelf {
         &self.locks
     }
 
-    fn cell(&self, key: u8) -> Cell {
-        self.cells.get(&key).cloned().unwrap_or_default()
+    /// The keys as the outcomes on their way leave them.
+    fn coming(&self) -> Cow<'_, BTreeMap<u8, Cell>> {
+        let mut cells = Cow::Borrowed(&self.cells);
+        for (id, part) in self.ahead.iter().filter(|_| self.mutant != Some(Mutant::OutcomesUnseen)) {
+            for item in &part.items {
+                cells.to_mut().entry(item.key).or_default().change(item.act, item.label, *id);
+            }
+        }
+        cells
     }
 
     /// What is not as it must be.
     fn mismatch(&self, part: &Part) -> Option<Attempt> {
+        let coming = self.coming();
+        let cell = |key| coming.get(&key).cloned().unwrap_or_default();
         let wrong = part
             .items
             .iter()
-            .find(|item| item.expected.is_some_and(|expected| self.cell(item.key).version != expected))?;
+            .find(|item| item.expected.is_some_and(|expected| cell(item.key).version != expected))?;
         let resource = Bytes::from(format!("k{}", wrong.key));
-        Some(Attempt::Refused { resource, by: self.cell(wrong.key).by })
+        Some(Attempt::Refused { resource, by: cell(wrong.key).by })
     }
 
     /// Looks at versions with the locks held.
     pub(super) fn verify(&self, transaction: &Transaction) -> Attempt {
         let part = Part::of(transaction);
         let mismatch = self.mismatch(&part).filter(|_| self.mutant != Some(Mutant::CheckThenLock));
-        mismatch
-            .unwrap_or_else(|| Attempt::Ready(wire::encode(&part.finds(transaction.id, &self.cells)).into()))
+        mismatch.unwrap_or_else(|| {
+            Attempt::Ready(wire::encode(&part.finds(transaction.id, &self.coming())).into())
+        })
     }
 }
 
@@ -226,7 +243,19 @@ impl Resources for Shelf {
         self.locks.wait(transaction.id, &Part::of(transaction).wants())
     }
 
+    fn hand_over(&mut self, transaction: &Transaction, commits: bool) -> Vec<TransactionId> {
+        if !self.hands_over {
+            return Vec::new();
+        }
+        if commits {
+            self.ahead.push((transaction.id, Part::of(transaction)));
+        }
+        self.unchecked.retain(|unchecked| unchecked.id != transaction.id);
+        self.locks.release(transaction.id)
+    }
+
     fn release(&mut self, id: TransactionId) -> Vec<TransactionId> {
+        self.ahead.retain(|(other, _)| *other != id);
         self.unchecked.retain(|transaction| transaction.id != id);
         let mut woken = self.locks.release(id);
         woken.extend(std::mem::take(&mut self.overtaken).into_iter().filter(|other| *other != id));

@@ -62,7 +62,7 @@ impl Stage {
         let mutant = None;
         Hand {
             commit: Commit::new(log, self.config.clone(), Ledger::new(log)),
-            shelf: Shelf::new(100, false, mutant),
+            shelf: Shelf::new(100, (false, false), mutant),
             chosen,
             in_flight: VecDeque::new(),
             reign,

@@ -21,7 +21,11 @@ pub fn kind_for(mutant: Mutant) -> Kind {
         Mutant::VersionsRestart | Mutant::ApplyByLocalClock | Mutant::ExpiryRowLeft => {
             plain("node-keys", Play::Keys)
         }
-        Mutant::ReadsPassTransactions | Mutant::BatchesPassLocks | Mutant::LooksTooEarly => {
+        Mutant::ReadsPassTransactions
+        | Mutant::BatchesPassLocks
+        | Mutant::BatchesPassOutcomes
+        | Mutant::OutcomesUnseen
+        | Mutant::LooksTooEarly => {
             transactions("node-transactions", Play::Workload(Course::AppendTransaction))
         }
         Mutant::CopiesReadAtOnce => at_copies("node-copies", Play::Workload(Course::Register)),
