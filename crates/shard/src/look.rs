@@ -55,8 +55,13 @@ impl Ahead {
         self.outcomes.is_empty()
     }
 
-    fn foresee(&mut self, id: TransactionId, changes: Changes) {
+    /// What `id` changed in its look. A collection that began there will bear another number when it is carried out.
+    pub(crate) fn remember(&mut self, id: TransactionId, look: &View<'_>) {
         self.forget(id);
+        if look.begins_collection {
+            return;
+        }
+        let changes = look.overlay.changed();
         let bytes = bytes_of(&changes);
         if self.foreseen_bytes + bytes <= Self::BYTES_MAX {
             self.foreseen_bytes += bytes;
@@ -118,7 +123,7 @@ impl View<'_> {
 
     /// For a look whose changes others may be shown: shows it what outcomes on their way will change, if it `sees` that, and
     /// gives versions, which number collections, that nobody else gives.
-    fn look_ahead(&mut self, ahead: &Ahead, sees: bool) {
+    pub(crate) fn look_ahead(&mut self, ahead: &Ahead, sees: bool) {
         for (key, value) in ahead.outcomes.values().filter(|_| sees).flat_map(|(_, changes)| changes) {
             self.overlay.set(key.clone(), value.clone());
         }
@@ -205,12 +210,11 @@ impl Shard {
             cx.marks.hit("shard.transaction.leans");
             return Some(Attempt::Full);
         }
-        // A collection that begins will bear another number than in this look.
-        if foreseeable && !view.begins_collection && matches!(attempt, Attempt::Ready(_)) {
+        if foreseeable && matches!(attempt, Attempt::Ready(_)) {
             if !desk.ahead.is_past(unchecked.behind) {
                 cx.marks.hit("shard.transaction.looks_ahead");
             }
-            desk.ahead.foresee(*id, view.overlay.changed());
+            desk.ahead.remember(*id, &view);
         }
         Some(attempt)
     }

@@ -2,6 +2,7 @@
 
 mod collect;
 mod layout;
+mod look;
 mod metamorphic;
 mod script;
 mod sessions;
