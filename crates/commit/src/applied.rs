@@ -24,7 +24,7 @@ impl Commit {
             Entry::Global { id, coordinator, logs, outcome } => {
                 self.ended(turn, *id, *coordinator, logs, outcome);
             }
-            Entry::Alone { transaction, outcome } => {
+            Entry::AtOnce { transaction, outcome } => {
                 self.ended(turn, transaction.id, self.me, &transaction.logs, outcome);
             }
             Entry::Forget { ids } => {
@@ -72,8 +72,13 @@ impl Commit {
         if let Some(live) = self.live_mut(id) {
             live.flight.revert = false;
         }
-        let Some(record) = self.ledger.get(id) else { return };
-        let mut woken = turn.resources.wait(&record.transaction);
+        self.wait_anew(turn, id);
+    }
+
+    /// Its vote is taken back: it waits for its locks again.
+    pub(crate) fn wait_anew<R: Resources>(&mut self, turn: &mut Turn<'_, R>, id: TransactionId) {
+        let Some(transaction) = self.transaction(id) else { return };
+        let mut woken = turn.resources.wait(transaction);
         woken.push(id);
         self.wake(woken);
     }
@@ -96,6 +101,8 @@ impl Commit {
             return self.send(turn, coordinator, id, Word::Acknowledge);
         }
         reign.bundles.ended(id);
+        let members = self.ledger.get(id).map(|record| &record.transaction.members[..]);
+        reign.bundles.logged(members.unwrap_or_default());
         let members = self.tell_members(turn, id);
         if members == 0 && !self.is_member(id) {
             turn.out.push(Effect::Result { id, outcome: outcome.clone() });

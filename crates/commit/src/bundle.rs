@@ -17,7 +17,7 @@ use quorate_kernel::Time;
 
 use crate::machine::{Commit, Effect, Resources, Turn};
 use crate::record::Member;
-use crate::{Cause, Entry, LogId, Mutant, Outcome, Refusal, Transaction, TransactionId, View, Vote};
+use crate::{Cause, LogId, Mutant, Outcome, Refusal, Transaction, TransactionId, View};
 
 /// What a primary knows of bundles.
 #[derive(Debug, Default)]
@@ -224,22 +224,6 @@ impl Commit {
             (if by_member { requests[0].id } else { id }, bundles.settled_before())
         });
         Transaction { id, coordinator, logs, part, others, settled_before, shares: false, members }
-    }
-
-    /// A bundle whose outcome is decided before the log has it is logged first: what became of its members is asked again.
-    pub(crate) fn remember_members<R>(
-        &mut self,
-        turn: &mut Turn<'_, R>,
-        id: TransactionId,
-        outcome: &Outcome,
-    ) {
-        let Outcome::Aborted(refusal) = outcome else { return };
-        let Some(live) = self.live_mut(id).filter(|live| !live.flight.local) else { return };
-        if let Some(begins) = live.begins.clone().filter(|begins| !begins.members.is_empty()) {
-            live.flight.local = true;
-            let vote = Vote::No(refusal.clone());
-            turn.out.push(Effect::Append(Entry::Local { id, epoch: 0, vote, begins: Some(begins) }));
-        }
     }
 
     /// Tells the origins of a bundle's members how it ended, and how many there are.

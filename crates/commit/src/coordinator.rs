@@ -61,9 +61,10 @@ impl Commit {
             return;
         };
         let own_from_message = self.config.breaks(Mutant::OwnVoteFromMessage);
-        // The own vote is what stands in the log, and no revert of it may be under way.
+        // The own vote is what stands in the log, and no revert of it may be under way; or it is kept.
         let own = match self.ledger.get(id).map(|record| &record.state) {
             _ if own_from_message => live.votes.get(&self.me).cloned(),
+            None => self.kept(id).cloned().map(Vote::Yes),
             Some(State::Prepared(export)) if !live.flight.any() => Some(Vote::Yes(export.clone())),
             Some(State::Refused(refusal)) => Some(Vote::No(refusal.clone())),
             _ => None,
@@ -115,7 +116,7 @@ impl Commit {
     ) {
         let Some(logs) = self.transaction(id).map(|transaction| transaction.logs.clone()) else { return };
         let me = self.me;
-        self.remember_members(turn, id, &outcome);
+        self.forget_kept(id);
         let Some(live) = self.live_mut(id) else { return };
         live.decided = true;
         live.flight.global = true;

@@ -19,7 +19,8 @@ impl Commit {
         let Some(live) = self.live(id).filter(|live| !live.flight.any() && !live.pending) else {
             return false;
         };
-        self.ledger.get(id).map_or(live.begins.is_some(), |record| record.state == State::Waiting)
+        let begins = live.begins.is_some() && self.kept(id).is_none();
+        self.ledger.get(id).map_or(begins, |record| record.state == State::Waiting)
     }
 
     /// Tells the origin, by way of the coordinator, what it has waited for, if that took long.

@@ -7,6 +7,7 @@
 //! | what is decided is in the log, or on its way there | decide, log, tell |
 //! | votes of other logs are held by the coordinator alone | roles |
 //! | each of these is looked after at some time | no step without a retry |
+//! | a vote is kept on what is decided here, is not in the log and not on its way there | decision 0008, kept votes |
 
 use quorate_kernel::costly;
 
@@ -33,6 +34,7 @@ impl Commit {
             unfinished += 1;
         }
         assert!(unfinished == self.ledger.unfinished(), "unfinished ones are miscounted");
+        assert!(reign.kept.keys().all(|id| reign.live.contains_key(id)), "a kept vote is nobody's");
         let unlogged = reign.live.values().filter(|live| live.begins.is_some());
         assert!(unlogged.count() == reign.unlogged, "what the log does not have is miscounted");
         for (id, live) in &reign.live {
@@ -40,6 +42,9 @@ impl Commit {
             let forgotten = self.config.breaks(Mutant::ForgottenBeforeAcknowledged) && live.decided;
             let once = live.begins.is_some() == record.is_none();
             assert!(once || forgotten, "{id:?} is known twice or not at all");
+            let keeps = live.begins.as_ref().is_some_and(|begins| begins.coordinator == self.me);
+            let free = keeps && !live.flight.any() && !live.pending && !live.decided;
+            assert!(free || !reign.kept.contains_key(id), "{id:?} has a vote beside the one that is kept");
             let done = forgotten || record.is_some_and(|record| record.outcome().is_some());
             assert!(!live.decided || live.flight.global || done, "{id:?} is decided and nobody will know");
             let coordinates =

@@ -225,7 +225,7 @@ impl Ledger {
             Entry::Global { id, coordinator, logs, outcome } => {
                 return self.global(*id, *coordinator, logs, outcome);
             }
-            Entry::Alone { transaction, outcome } => return self.alone(transaction, outcome),
+            Entry::AtOnce { transaction, outcome } => return self.at_once(transaction, outcome),
             Entry::Forget { ids } => {
                 for id in ids {
                     let done = self.get(*id).is_some_and(|record| record.outcome().is_some());
@@ -294,12 +294,9 @@ impl Ledger {
         deed
     }
 
-    fn alone(&mut self, transaction: &Transaction, outcome: &Outcome) -> Deed {
+    fn at_once(&mut self, transaction: &Transaction, outcome: &Outcome) -> Deed {
         let id = transaction.id;
-        assert!(self.get(id).is_none(), "{id:?} begins a second time");
-        self.begin(transaction, State::Waiting);
-        self.settle(id.origin, transaction.settled_before);
-        self.local(id, 0, &Vote::Yes(Bytes::new()), None);
+        self.local(id, 0, &Vote::Yes(Bytes::new()), Some(transaction));
         self.global(id, self.me, &transaction.logs, outcome)
     }
 

@@ -17,8 +17,14 @@ use crate::{
 /// What came of trying to take what a transaction needs at this log.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Attempt {
-    /// Everything is locked, and found in order while it was; this is exported to the coordinator.
-    Ready(Bytes),
+    /// Everything is locked, and found in order while it was.
+    Ready {
+        /// What is exported to the coordinator.
+        export: Bytes,
+        /// Whether locks alone keep it true, so that the vote may stand in the log as late as the decision. What time
+        /// changes, for example, locks do not keep.
+        stays: bool,
+    },
     /// It cannot happen, whatever others do. It holds nothing and waits for nothing any more.
     Refused {
         /// What is in the way, for explanations.
@@ -398,11 +404,16 @@ impl Commit {
 
     /// What ends every call: whoever was woken is tried again, and the next tick is asked for.
     pub(crate) fn finish<R: Resources>(&mut self, turn: &mut Turn<'_, R>) {
-        // Ends: a transaction is woken by one that gives up something, and each gives up at most once here.
-        while let Some(id) = self.reign.as_mut().and_then(|reign| reign.woken.pop_first()) {
-            self.try_local(turn, id);
+        loop {
+            // Ends: a transaction is woken by one that gives up something to an older one, or that is decided.
+            while let Some(id) = self.reign.as_mut().and_then(|reign| reign.woken.pop_first()) {
+                self.try_local(turn, id);
+            }
+            self.bundle(turn);
+            if self.reign.as_ref().is_none_or(|reign| reign.woken.is_empty()) {
+                break;
+            }
         }
-        self.bundle(turn);
         self.arm(turn);
     }
 
@@ -417,15 +428,25 @@ impl Commit {
         }
     }
 
-    /// Appends an outcome, and hands on what it sets free.
+    /// Appends an outcome, and hands on what it sets free. What the log that decides does not know yet begins and ends there
+    /// in one entry.
     pub(crate) fn append_outcome<R: Resources>(
         &mut self,
         turn: &mut Turn<'_, R>,
         id: TransactionId,
         (coordinator, logs, outcome): (LogId, Vec<LogId>, Outcome),
     ) {
+        let me = self.me;
         let commits = outcome.is_commit();
-        turn.out.push(Effect::Append(Entry::Global { id, coordinator, logs, outcome }));
+        let decides = self.live_mut(id).filter(|live| coordinator == me && !live.flight.local);
+        let entry = match decides.and_then(|live| live.begins.clone().map(|begins| (live, begins))) {
+            Some((live, transaction)) => {
+                live.flight.local = true;
+                Entry::AtOnce { transaction, outcome }
+            }
+            None => Entry::Global { id, coordinator, logs, outcome },
+        };
+        turn.out.push(Effect::Append(entry));
         let woken = self.transaction(id).map(|known| turn.resources.hand_over(known, commits));
         self.wake(woken.unwrap_or_default());
     }

@@ -14,7 +14,8 @@ impl Commit {
     /// Tries to get what a transaction needs here, and to vote.
     pub(crate) fn try_local<R: Resources>(&mut self, turn: &mut Turn<'_, R>, id: TransactionId) {
         let live = self.reign.as_ref().and_then(|reign| reign.live.get(&id));
-        let Some(live) = live.filter(|live| !live.flight.any() && !live.pending) else { return };
+        let kept = self.kept(id).is_some();
+        let Some(live) = live.filter(|live| !live.flight.any() && !live.pending && !kept) else { return };
         let transaction = match (&live.begins, self.ledger.get(id)) {
             (Some(transaction), None) => transaction,
             (_, Some(record)) if record.state == State::Waiting => &record.transaction,
@@ -32,10 +33,10 @@ impl Commit {
         attempt: Attempt,
     ) {
         let refused = match attempt {
-            Attempt::Ready(export) if export.len() <= self.config.payload_bytes_max => {
-                return self.vote_yes(turn, id, export);
+            Attempt::Ready { export, stays } if export.len() <= self.config.payload_bytes_max => {
+                return self.vote_yes(turn, id, export, stays);
             }
-            Attempt::Ready(_) | Attempt::TooLarge => {
+            Attempt::Ready { .. } | Attempt::TooLarge => {
                 turn.marks.hit("commit.local.too_large");
                 self.refusal(turn.now, id, Cause::TooLarge, Bytes::new(), None)
             }
@@ -63,37 +64,60 @@ impl Commit {
         self.vote_no(turn, id, refused);
     }
 
-    fn vote_yes<R: Resources>(&mut self, turn: &mut Turn<'_, R>, id: TransactionId, export: Bytes) {
+    fn vote_yes<R: Resources>(
+        &mut self,
+        turn: &mut Turn<'_, R>,
+        id: TransactionId,
+        export: Bytes,
+        stays: bool,
+    ) {
         self.tell_wait(turn, id);
-        let alone = self.transaction(id).filter(|transaction| transaction.is_alone()).cloned();
-        if let Some(transaction) = alone {
-            let exports = [(self.me, export)].into_iter().collect();
-            let verdict = turn.resources.decide(&transaction, &exports);
-            let outcome = self.outcome_of(turn, id, verdict);
-            if let Some(live) = self.live_mut(id) {
-                live.flight.local = true;
-                live.flight.global = true;
-                live.decided = true;
+        let keeps = self.begins_here(id).is_some_and(|begins| stays || begins.is_alone());
+        match self.reign.as_mut().filter(|_| keeps) {
+            Some(reign) => {
+                reign.kept.insert(id, export);
+                self.keep(turn, id);
             }
-            turn.out.push(Effect::Append(Entry::Alone { transaction, outcome }));
-            return;
+            None => self.append_local(turn, id, Vote::Yes(export)),
         }
-        self.append_local(turn, id, Vote::Yes(export));
+    }
+
+    /// A vote is kept until the decision. If it cannot be decided yet and an older one wants the locks, that one gets them.
+    fn keep<R: Resources>(&mut self, turn: &mut Turn<'_, R>, id: TransactionId) {
+        turn.marks.hit("commit.vote.kept");
+        if self.config.breaks(Mutant::OwnVoteFromMessage) {
+            let (me, export) = (self.me, self.kept(id).cloned().unwrap_or_default());
+            if let Some(live) = self.live_mut(id) {
+                live.votes.insert(me, Vote::Yes(export));
+            }
+        }
+        self.try_decide(turn, id);
+        let wanted = self.live_mut(id).is_some_and(|live| core::mem::take(&mut live.wanted));
+        if wanted {
+            self.ask_back(turn, id);
+        }
+    }
+
+    /// What this log decides and does not have yet, nor is about to.
+    fn begins_here(&self, id: TransactionId) -> Option<&Transaction> {
+        let begins = self.live(id).filter(|live| !live.flight.any())?.begins.as_ref();
+        begins.filter(|begins| begins.coordinator == self.me)
+    }
+
+    /// The vote on `id` that the log gets with the decision.
+    pub(crate) fn kept(&self, id: TransactionId) -> Option<&Bytes> {
+        self.reign.as_ref()?.kept.get(&id)
+    }
+
+    pub(crate) fn forget_kept(&mut self, id: TransactionId) -> Option<Bytes> {
+        self.reign.as_mut()?.kept.remove(&id)
     }
 
     fn vote_no<R: Resources>(&mut self, turn: &mut Turn<'_, R>, id: TransactionId, refusal: Refusal) {
-        let alone = self.transaction(id).filter(|transaction| transaction.is_alone()).cloned();
-        if let Some(transaction) = alone {
-            if let Some(live) = self.live_mut(id) {
-                live.flight.local = true;
-                live.flight.global = true;
-                live.decided = true;
-            }
-            let outcome = Outcome::Aborted(refusal);
-            turn.out.push(Effect::Append(Entry::Alone { transaction, outcome }));
-            return;
+        match self.begins_here(id) {
+            Some(_) => self.decide(turn, id, Outcome::Aborted(refusal)),
+            None => self.append_local(turn, id, Vote::No(refusal)),
         }
-        self.append_local(turn, id, Vote::No(refusal));
     }
 
     fn append_local<R: Resources>(&mut self, turn: &mut Turn<'_, R>, id: TransactionId, vote: Vote) {
@@ -137,6 +161,10 @@ impl Commit {
         }
         if live.flight.any() || live.decided {
             return;
+        }
+        if self.forget_kept(id).is_some() {
+            turn.marks.hit("commit.revert.kept");
+            return self.wait_anew(turn, id);
         }
         let Some(record) = self.ledger.get(id).filter(|record| record.is_prepared()) else { return };
         let (coordinator, epoch) = (record.transaction.coordinator, record.epoch);

@@ -177,8 +177,9 @@ pub enum Entry {
         /// The outcome.
         outcome: Outcome,
     },
-    /// Begin and end of a transaction of this log alone.
-    Alone {
+    /// Begin and end of a transaction at the log that decides: one of this log alone, or one on which it kept its vote to
+    /// itself, or that it never began.
+    AtOnce {
         /// The transaction.
         transaction: Transaction,
         /// The outcome.
@@ -217,7 +218,7 @@ impl Entry {
                 voted + begins.as_ref().map_or(0, parts)
             }
             Entry::Global { outcome, .. } => decided(outcome),
-            Entry::Alone { transaction, outcome } => parts(transaction) + decided(outcome),
+            Entry::AtOnce { transaction, outcome } => parts(transaction) + decided(outcome),
             Entry::Revert { .. } | Entry::Forget { .. } | Entry::Settle { .. } => 0,
         }
     }
@@ -226,7 +227,7 @@ impl Entry {
     pub fn id(&self) -> Option<TransactionId> {
         match self {
             Entry::Local { id, .. } | Entry::Revert { id, .. } | Entry::Global { id, .. } => Some(*id),
-            Entry::Alone { transaction, .. } => Some(transaction.id),
+            Entry::AtOnce { transaction, .. } => Some(transaction.id),
             Entry::Forget { .. } | Entry::Settle { .. } => None,
         }
     }

@@ -95,6 +95,8 @@ pub(crate) struct Reign {
     pub(crate) armed: Option<Time>,
     /// Transactions whose locks may be free, or which are overtaken: to be tried again.
     pub(crate) woken: BTreeSet<TransactionId>,
+    /// Votes of this log's own on what it decides itself: what it would export. The log has them with the decision.
+    pub(crate) kept: BTreeMap<TransactionId, Bytes>,
     /// Requests that go together.
     pub(crate) bundles: Bundles,
 }
@@ -112,6 +114,7 @@ impl Reign {
             settling: BTreeMap::new(),
             armed: None,
             woken: BTreeSet::new(),
+            kept: BTreeMap::new(),
             bundles: Bundles::default(),
         }
     }
@@ -129,6 +132,7 @@ impl Reign {
             self.due.remove(&(live.due, id));
         }
         self.woken.remove(&id);
+        self.kept.remove(&id);
     }
 
     /// The log has it now.

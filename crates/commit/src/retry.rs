@@ -99,7 +99,7 @@ impl Commit {
         turn.marks.hit("commit.gave_up");
         let mut refusal = self.refusal(turn.now, id, Cause::GaveUp, Bytes::new(), None);
         let voted = |log: &LogId| match *log == self.me {
-            true => self.ledger.get(id).is_some_and(|record| record.is_prepared()),
+            true => self.kept(id).is_some() || self.ledger.get(id).is_some_and(|record| record.is_prepared()),
             false => self.live(id).is_some_and(|live| live.votes.contains_key(log)),
         };
         // The first log that has not voted is the one to look at; whom it waits for there is not known here.

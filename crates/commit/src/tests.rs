@@ -28,7 +28,7 @@ const WANTS: &[Want<u8>] = &[Want { key: 1, mode: Mode::Write, expected: None }]
 impl Resources for Key {
     fn prepare(&mut self, transaction: &Transaction) -> Attempt {
         match self.locks.try_all(transaction.id, WANTS) {
-            Taken::All => Attempt::Ready(transaction.part.clone()),
+            Taken::All => Attempt::Ready { export: transaction.part.clone(), stays: false },
             Taken::Waits(owners) => Attempt::Waits(owners),
             Taken::Full => Attempt::Full,
         }
@@ -137,7 +137,7 @@ fn shared(sequence: u64) -> Transaction {
 fn one_log_needs_one_entry() {
     let mut desk = Desk::new(Config::tiny());
     let effects = desk.request(alone(1));
-    assert!(matches!(&effects[..], [Effect::Append(Entry::Alone { .. })]), "{effects:?}");
+    assert!(matches!(&effects[..], [Effect::Append(Entry::AtOnce { .. })]), "{effects:?}");
     let effects = desk.choose(effects);
     let outcome = Outcome::Committed(Bytes::from_static(b"x"));
     assert_eq!(effects, [Effect::Result { id: id(1), outcome: outcome.clone() }]);

@@ -178,7 +178,10 @@ impl Shard {
                 match view.lend(part, self.limits.commit.payload_bytes_max) {
                     Some((loans, rest)) => {
                         let export = Export { now_ms, seed, replies, loans, rest };
-                        Attempt::Ready(Bytes::from(wire::encode(&export)))
+                        // Time passes votes that are not in the log.
+                        let expires = view.meets_expiry && !self.limits.breaks(Mutant::TimePassesKeptVotes);
+                        let export = Bytes::from(wire::encode(&export));
+                        Attempt::Ready { export, stays: foreseeable && !expires }
                     }
                     None => Attempt::TooLarge,
                 }
@@ -193,10 +196,10 @@ impl Shard {
             return None;
         }
         if self.limits.breaks(Mutant::StaleExport)
-            && let Attempt::Ready(export) = &attempt
+            && let Attempt::Ready { export, stays } = &attempt
         {
             let first = self.transactions.exported.entry(*id).or_insert_with(|| export.clone());
-            return Some(Attempt::Ready(first.clone()));
+            return Some(Attempt::Ready { export: first.clone(), stays: *stays });
         }
         if expiry_pending {
             // As with reads: by this clock a key has expired, and the log must say so first.
@@ -210,7 +213,7 @@ impl Shard {
             cx.marks.hit("shard.transaction.leans");
             return Some(Attempt::Full);
         }
-        if foreseeable && matches!(attempt, Attempt::Ready(_)) {
+        if foreseeable && matches!(attempt, Attempt::Ready { .. }) {
             if !desk.ahead.is_past(unchecked.behind) {
                 cx.marks.hit("shard.transaction.looks_ahead");
             }

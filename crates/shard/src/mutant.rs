@@ -64,6 +64,8 @@ pub enum Mutant {
     TimeStaysBehind,
     /// Logged time passes that of votes that wait to be logged.
     TimePassesVotes,
+    /// A vote on keys that expire is kept out of the log until the decision.
+    TimePassesKeptVotes,
     /// A step of SCAN ends the scan where its bucket ends.
     ScanEndsEarly,
     /// What is read at several shards without locks is believed the first time.
@@ -80,7 +82,7 @@ pub enum Mutant {
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Mutant; 36] = [
+    pub const ALL: [Mutant; 37] = [
         Mutant::SessionsNotInSnapshot,
         Mutant::ApplyAgain,
         Mutant::SessionRowMissing,
@@ -111,6 +113,7 @@ impl Mutant {
         Mutant::CommandsSeeLoans,
         Mutant::TimeStaysBehind,
         Mutant::TimePassesVotes,
+        Mutant::TimePassesKeptVotes,
         Mutant::ScanEndsEarly,
         Mutant::CollectsOnce,
         Mutant::CopiesReadAtOnce,

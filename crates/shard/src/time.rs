@@ -6,7 +6,7 @@
 
 use bytes::Bytes;
 use core::time::Duration;
-use quorate_commit::{Entry, Outcome, Vote};
+use quorate_commit::{Entry, LogId, Outcome, Vote};
 use quorate_kernel::{Cx, wire};
 
 use crate::Mutant;
@@ -23,7 +23,8 @@ pub(crate) struct Times {
 }
 
 impl Times {
-    pub(crate) fn of(entry: &Entry) -> Times {
+    /// In the log `me`.
+    pub(crate) fn of(entry: &Entry, me: LogId) -> Times {
         // An export begins with its time.
         let front = |bytes: &Bytes| wire::decode_front::<u64>(bytes).map_or(0, |(now_ms, _)| now_ms);
         let decided = |decision: &Bytes| {
@@ -33,8 +34,9 @@ impl Times {
         let (found, brought) = match entry {
             Entry::Local { vote: Vote::Yes(export), .. } => (front(export), 0),
             Entry::Global { outcome: Outcome::Committed(decision), .. } => (0, decided(decision)),
-            Entry::Alone { outcome: Outcome::Committed(decision), .. } => {
-                (decided(decision), decided(decision))
+            Entry::AtOnce { outcome: Outcome::Committed(decision), .. } => {
+                let own = |decision: Decision| Some(decision.shares.get(&me)?.now_ms);
+                (wire::decode(decision).ok().and_then(own).unwrap_or_default(), decided(decision))
             }
             _ => (0, 0),
         };
@@ -52,7 +54,8 @@ impl Shard {
     }
 
     pub(crate) fn entry_time_max(&self) -> u64 {
-        let votes = self.transactions.entries.iter().map(|entry| Times::of(entry).found);
+        let me = self.transactions.desk.me;
+        let votes = self.transactions.entries.iter().map(|entry| Times::of(entry, me).found);
         let oldest = votes.filter(|found| *found > 0).min();
         oldest.filter(|_| !self.limits.breaks(Mutant::TimePassesVotes)).unwrap_or(u64::MAX)
     }

@@ -143,7 +143,7 @@ impl Transactions {
     /// Whether these batches, or some that were held back, may have the locks of an outcome that the log does not have yet: they
     /// must come behind it.
     pub(crate) fn hands_over_to(&self, batches: &[Bytes]) -> bool {
-        let outcome = |entry: &Entry| matches!(entry, Entry::Global { .. });
+        let outcome = |entry: &Entry| matches!(entry, Entry::Global { .. } | Entry::AtOnce { .. });
         let anybody = !batches.is_empty() || !self.held.is_empty();
         anybody
             && !self.desk.ahead.is_empty()
@@ -232,7 +232,7 @@ impl Shard {
     fn effect(&mut self, effect: Effect, out: &mut Out) {
         match effect {
             Effect::Append(entry) => {
-                let times = Times::of(&entry);
+                let times = Times::of(&entry, self.transactions.desk.me);
                 self.transactions.latest_ms = self.transactions.latest_ms.max(times.found.max(times.brought));
                 self.transactions.entries.push_back(entry);
                 out.arm(Timer::Propose, Duration::ZERO);

@@ -57,6 +57,8 @@ pub(crate) struct View<'a> {
     pub(crate) looks: bool,
     /// Something is there only because another transaction has found it: for this one it may be gone by the outcome.
     pub(crate) leans: bool,
+    /// Whether a key was met that expires at some time.
+    pub(crate) meets_expiry: bool,
     /// Whether a collection got its number.
     pub(crate) begins_collection: bool,
     /// Why the request that ran last did nothing, if a watched key had changed.
@@ -81,6 +83,7 @@ impl<'a> View<'a> {
             shield: Shield::default(),
             looks: false,
             leans: false,
+            meets_expiry: false,
             begins_collection: false,
             outrun: None,
         }
@@ -210,6 +213,7 @@ impl<'a> View<'a> {
     }
 
     pub(crate) fn is_live(&mut self, key: &[u8], header: &Header) -> bool {
+        self.meets_expiry |= header.expire_ms.is_some();
         let Some(expire_ms) = header.expire_ms.filter(|expire_ms| *expire_ms <= self.now_ms) else {
             return true;
         };

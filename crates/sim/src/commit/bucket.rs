@@ -11,7 +11,7 @@ use quorate_commit::{
 use quorate_kernel::{Cx, Event, Machine, NodeId, Position};
 use serde::{Deserialize, Serialize};
 
-use super::shelf::Shelf;
+use super::shelf::{Shelf, Ways};
 
 /// What buckets send.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -99,9 +99,8 @@ pub struct Bucket {
 }
 
 impl Bucket {
-    /// A bucket; `pause` is how long looking at versions takes, none if zero; `hands_over` says whether locks are given to
-    /// others while an outcome is on its way.
-    pub fn new(me: LogId, config: Config, keys_max: usize, (pause, hands_over): (Duration, bool)) -> Self {
+    /// A bucket; `pause` is how long looking at versions takes, none if zero.
+    pub fn new(me: LogId, config: Config, keys_max: usize, pause: Duration, ways: Ways) -> Self {
         #[cfg(feature = "mutants")]
         let mutant = config.mutant;
         #[cfg(not(feature = "mutants"))]
@@ -109,7 +108,7 @@ impl Bucket {
         Bucket {
             me,
             commit: Commit::new(me, config.clone(), Ledger::new(me)),
-            shelf: Shelf::new(keys_max, (!pause.is_zero(), hands_over), mutant),
+            shelf: Shelf::new(keys_max, !pause.is_zero(), ways, mutant),
             chosen: Vec::new(),
             in_flight: VecDeque::new(),
             reigns: 0,
@@ -243,7 +242,7 @@ impl Bucket {
 fn moment_of(effect: &Effect) -> Option<Moment> {
     match effect {
         Effect::Append(Entry::Local { .. }) => Some(Moment::Voting),
-        Effect::Append(Entry::Global { .. }) => Some(Moment::Deciding),
+        Effect::Append(Entry::Global { .. } | Entry::AtOnce { .. }) => Some(Moment::Deciding),
         Effect::Append(Entry::Revert { .. }) => Some(Moment::Reverting),
         Effect::Send { to, message: Message { word: Word::RevertGrant { .. }, .. } } => {
             Some(Moment::Granting { to: NodeId(to.0) })

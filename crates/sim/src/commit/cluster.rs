@@ -11,7 +11,7 @@ use quorate_kernel::{Marks, NodeId, Rng};
 use super::bucket::{Answer, Ask, Bucket, Moment, Msg, Record};
 use super::clients::{Clients, Manners, Wish};
 use super::judge::Judge;
-use super::shelf::Cell;
+use super::shelf::{Cell, Ways};
 use crate::{Agenda, Boot, Fault, FaultSet, Harness, Nodes, Plan, Seen, Stressed, Verdict, through_bytes};
 
 /// What a kind of run lays stress on; everything else is drawn.
@@ -62,7 +62,7 @@ pub struct Cluster {
     config: Config,
     keys_max: usize,
     pause: Duration,
-    hands_over: bool,
+    ways: Ways,
     logs: Vec<LogId>,
     faults: FaultSet,
     stress: Stress,
@@ -121,7 +121,7 @@ impl Cluster {
         Cluster {
             keys_max: if rng.chance(1, 8) && !stress.unlimited { 2 } else { 100 },
             pause: if rng.chance(1, 3) { Duration::from_micros(rng.between(100, 20_000)) } else { ms(0) },
-            hands_over: rng.chance(2, 3),
+            ways: Ways { hands_over: rng.chance(2, 3), stays: rng.chance(2, 3) },
             late: stress.late.unwrap_or(rng.chance(1, 4)),
             logs: (1..=plan.world.nodes as u64).map(LogId).collect(),
             faults: plan.faults,
@@ -238,7 +238,7 @@ impl Harness for Cluster {
     type Machine = Bucket;
 
     fn machine(&mut self, node: NodeId, _: Boot) -> Bucket {
-        Bucket::new(LogId(node.0), self.config.clone(), self.keys_max, (self.pause, self.hands_over))
+        Bucket::new(LogId(node.0), self.config.clone(), self.keys_max, self.pause, self.ways)
     }
 
     fn start(&mut self, agenda: &mut Agenda<Ask>) {

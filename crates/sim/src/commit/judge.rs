@@ -13,7 +13,7 @@
 use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
-use quorate_commit::{Cause, Entry, LogId, Outcome, Refusal, TransactionId, Vote};
+use quorate_commit::{Cause, Entry, LogId, Outcome, Refusal, Transaction, TransactionId, Vote};
 use quorate_kernel::wire;
 
 use super::order::Order;
@@ -82,17 +82,7 @@ impl Judge {
 
     fn entry(&mut self, log: LogId, entry: &Entry) -> Verdict {
         match entry {
-            Entry::Local { id, epoch, vote, begins } => {
-                let members = begins.as_ref().map_or(&[][..], |begins| &begins.members);
-                for (number, member) in members.iter().enumerate() {
-                    self.count("commit.sim.member");
-                    if let Some((other, _)) = self.bundles.insert(member.id, (*id, number)) {
-                        return Err(format!("T7: {:?} is a member of {other:?} and of {id:?}", member.id));
-                    }
-                }
-                let part = begins.as_ref().map(Part::of);
-                self.voted(log, *id, *epoch, vote, part)
-            }
+            Entry::Local { id, epoch, vote, begins } => self.voted(log, *id, *epoch, vote, begins.as_ref()),
             Entry::Revert { id, epoch } => self.reverted(log, *id, *epoch),
             Entry::Global { id, coordinator, logs, outcome } => {
                 if *coordinator == log {
@@ -102,14 +92,16 @@ impl Judge {
                 }
                 self.ended(log, *id, outcome)
             }
-            Entry::Alone { transaction, outcome } => {
-                self.count("commit.sim.alone");
-                if self.decided.insert(transaction.id, outcome.clone()).is_some() {
-                    return Err(format!("T1: {:?} is decided twice", transaction.id));
-                }
-                let known = Known { standing: Standing::Waiting, epoch: 0, part: Part::of(transaction) };
-                self.logs.entry(log).or_default().known.insert(transaction.id, known);
-                self.ended(log, transaction.id, outcome)
+            Entry::AtOnce { transaction, outcome } => {
+                let id = transaction.id;
+                self.count(if transaction.is_alone() { "commit.sim.alone" } else { "commit.sim.at_once" });
+                let vote = match outcome {
+                    Outcome::Committed(_) => Vote::Yes(bytes::Bytes::new()),
+                    Outcome::Aborted(refusal) => Vote::No(refusal.clone()),
+                };
+                self.voted(log, id, 0, &vote, Some(transaction))?;
+                self.decides(log, id, &transaction.logs, outcome)?;
+                self.ended(log, id, outcome)
             }
             Entry::Forget { .. } | Entry::Settle { .. } => Ok(()),
         }
@@ -121,10 +113,16 @@ impl Judge {
         id: TransactionId,
         epoch: u64,
         vote: &Vote,
-        part: Option<Part>,
+        begins: Option<&Transaction>,
     ) -> Verdict {
+        for (number, member) in begins.iter().flat_map(|begins| begins.members.iter().enumerate()) {
+            self.count("commit.sim.member");
+            if let Some((other, _)) = self.bundles.insert(member.id, (id, number)) {
+                return Err(format!("T7: {:?} is a member of {other:?} and of {id:?}", member.id));
+            }
+        }
         let known = &mut self.logs.entry(log).or_default().known;
-        if let Some(part) = part {
+        if let Some(part) = begins.map(Part::of) {
             if known.contains_key(&id) {
                 return Err(format!("{id:?} begins twice"));
             }

@@ -27,5 +27,5 @@ pub use broken::kind_for;
 pub use bucket::{Answer, Ask, Bucket, Moment, Msg, Record, Timer};
 pub use cluster::{Cluster, Stress};
 pub use profile::{Kind, bundles, swarm, unlimited};
-pub use shelf::{Act, Cell, Decision, Export, Found, Item, Part, Shelf};
+pub use shelf::{Act, Cell, Decision, Export, Found, Item, Part, Shelf, Ways};
 pub use stage::Stage;

@@ -138,6 +138,15 @@ pub type Export = Vec<Found>;
 /// What a coordinator decides: all that was exported.
 pub type Decision = BTreeMap<LogId, Export>;
 
+/// What a parent may do or leave.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq)]
+pub struct Ways {
+    /// Locks are given to others while an outcome is on its way into the log.
+    pub hands_over: bool,
+    /// Locks alone keep what was found, so that the vote of whoever decides need not be in the log before the decision.
+    pub stays: bool,
+}
+
 /// Keys and locks of one bucket.
 #[derive(Debug)]
 pub struct Shelf {
@@ -149,8 +158,7 @@ pub struct Shelf {
     slow: bool,
     /// Locked, and to be looked at.
     pub(super) unchecked: Vec<Transaction>,
-    /// Whether locks are handed over while the outcome is on its way.
-    hands_over: bool,
+    ways: Ways,
     /// These outcomes, and what they do.
     ahead: Vec<(TransactionId, Part)>,
     mutant: Option<Mutant>,
@@ -158,7 +166,7 @@ pub struct Shelf {
 
 impl Shelf {
     /// An empty one.
-    pub fn new(keys_max: usize, (slow, hands_over): (bool, bool), mutant: Option<Mutant>) -> Self {
+    pub fn new(keys_max: usize, slow: bool, ways: Ways, mutant: Option<Mutant>) -> Self {
         let locks = LockTable::new(keys_max);
         #[cfg(feature = "mutants")]
         let locks = locks.broken(mutant);
@@ -168,7 +176,7 @@ impl Shelf {
             overtaken: BTreeSet::new(),
             slow,
             unchecked: Vec::new(),
-            hands_over,
+            ways,
             ahead: Vec::new(),
             mutant,
         }
@@ -212,7 +220,8 @@ impl Shelf {
         let part = Part::of(transaction);
         let mismatch = self.mismatch(&part).filter(|_| self.mutant != Some(Mutant::CheckThenLock));
         mismatch.unwrap_or_else(|| {
-            Attempt::Ready(wire::encode(&part.finds(transaction.id, &self.coming())).into())
+            let export = wire::encode(&part.finds(transaction.id, &self.coming())).into();
+            Attempt::Ready { export, stays: self.ways.stays }
         })
     }
 }
@@ -244,7 +253,7 @@ impl Resources for Shelf {
     }
 
     fn hand_over(&mut self, transaction: &Transaction, commits: bool) -> Vec<TransactionId> {
-        if !self.hands_over {
+        if !self.ways.hands_over {
             return Vec::new();
         }
         if commits {

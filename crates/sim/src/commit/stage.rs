@@ -9,7 +9,7 @@ use quorate_commit::{
 };
 use quorate_kernel::{Marks, Rng, Time};
 
-use super::shelf::{Act, Item, Part, Shelf};
+use super::shelf::{Act, Item, Part, Shelf, Ways};
 
 /// One log with its primary.
 #[derive(Debug)]
@@ -25,6 +25,7 @@ struct Hand {
 #[derive(Debug)]
 pub struct Stage {
     config: Config,
+    ways: Ways,
     hands: BTreeMap<LogId, Hand>,
     /// From, to, what.
     wire: Vec<(LogId, LogId, Message)>,
@@ -37,9 +38,10 @@ pub struct Stage {
 
 impl Stage {
     /// Logs 1 to `logs`, each with a primary.
-    pub fn new(logs: u64, config: Config) -> Self {
+    pub fn new(logs: u64, config: Config, ways: Ways) -> Self {
         let mut stage = Stage {
             config,
+            ways,
             hands: BTreeMap::new(),
             wire: Vec::new(),
             told: Vec::new(),
@@ -62,7 +64,7 @@ impl Stage {
         let mutant = None;
         Hand {
             commit: Commit::new(log, self.config.clone(), Ledger::new(log)),
-            shelf: Shelf::new(100, (false, false), mutant),
+            shelf: Shelf::new(100, false, self.ways, mutant),
             chosen,
             in_flight: VecDeque::new(),
             reign,

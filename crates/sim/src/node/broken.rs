@@ -37,6 +37,7 @@ pub fn kind_for(mutant: Mutant) -> Kind {
         | Mutant::CommandsSeeLoans
         | Mutant::TimeStaysBehind
         | Mutant::TimePassesVotes
+        | Mutant::TimePassesKeptVotes
         | Mutant::ScanEndsEarly => transactions("node-keys-apart", Play::Keys),
         Mutant::LoansUnlocked | Mutant::StaleExport => transactions("node-pebbles", Play::Pebbles),
         Mutant::RunsOtherwise => transactions("node-several", Play::Pipelines),

@@ -3,7 +3,7 @@
 use std::time::Duration;
 
 use quorate_commit::{Cause, Config, LogId, Message, Mutant, Outcome, TransactionId, Word};
-use quorate_sim::commit::Stage;
+use quorate_sim::commit::{Stage, Ways};
 
 const L1: LogId = LogId(1);
 const L2: LogId = LogId(2);
@@ -20,7 +20,7 @@ fn stage(mutant: Option<Mutant>) -> Stage {
     #[cfg(feature = "mutants")]
     let config = Config { mutant, ..config };
     assert!(mutant.is_none() || cfg!(feature = "mutants"));
-    Stage::new(2, config)
+    Stage::new(2, config, Ways::default())
 }
 
 fn is_global(message: &Message) -> bool {

@@ -9,6 +9,7 @@ mod toys;
 mod bundles;
 mod commit;
 mod commit_bundles;
+mod commit_kept;
 #[cfg(feature = "mutants")]
 mod commit_mutants;
 mod commit_schedules;
