@@ -25,7 +25,7 @@ use crate::error::{RunError, StartError};
 use crate::hosted::Hosted;
 use crate::peers::hello::{Myself, Shape};
 use crate::peers::{Peers, Resolver};
-use crate::process::raise_descriptors;
+use crate::process::{raise_descriptors, refuse_huge_pages};
 use crate::sync::{SyncPolicy, SyncThread};
 use crate::token;
 
@@ -150,6 +150,7 @@ pub(crate) fn launch<M: Hosted>(
     make: impl FnOnce(&Identity) -> M,
 ) -> Result<Running<M>, StartError> {
     let clock = Clock::start();
+    refuse_huge_pages();
     check_descriptors(&config);
     let poll = Poll::new().map_err(system("an event queue"))?;
     let waker = Waker::new(poll.registry(), token::WAKER).map_err(system("a way to wake the loop"))?;
