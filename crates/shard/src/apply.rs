@@ -54,7 +54,7 @@ impl Shard {
                     self.apply_payload(&mut view, index, &payload, &mut answers);
                     for entry in &payload.commits {
                         let world = (cx.now, &mut *cx.rng, &mut *cx.marks);
-                        self.transactions.apply(world, &mut view, entry, &mut effects);
+                        self.transactions.apply(world, &mut view, (index, entry), &mut effects);
                         let culprit = entry.id().map(by_transaction).unwrap_or_default();
                         self.writers.gave(view.state.versions, culprit);
                     }

@@ -281,13 +281,13 @@ impl Shard {
         match input {
             Input::Submit(batch) => self.submit(cx, batch, out),
             Input::Read { ticket, requests } => {
-                self.ask_log(cx, Wanted::Answers(Reading { ticket, requests }), out);
+                self.ask_log(cx, Wanted::Answers { ticket, requests }, out);
             }
             Input::ReadIndex { ticket, replica } => {
                 self.ask_log(cx, Wanted::Index { ticket, replica }, out);
             }
             Input::ReadAt { ticket, index, requests } => {
-                self.read_at(cx, index, Reading { ticket, requests }, out);
+                self.read_at(cx, Reading { index, ticket, requests }, out);
             }
             Input::Change { ticket, add, remove } => {
                 self.step_log(cx, Event::Input(replog::Input::Change { ticket, add, remove }), out);

@@ -1,7 +1,9 @@
 //! Strict reads: at the primary, and at copies that were told how far they have to be.
 //!
 //! A read is answered from a state that contains every entry that was known to be chosen when it came, and in which nothing
-//! is prepared that will change what it looks at. Both follow from the log, so a copy answers as the primary does, once the
+//! is prepared any more that one of these had prepared to change what it looks at: its outcome may be known elsewhere. What is
+//! prepared by later entries was decided after the read came, and is not waited for: or a stream of transactions would keep a read
+//! waiting for ever. Both follow from the log, so a copy answers as the primary does, once the
 //! primary, certain of leading, has told it an entry. What has to wait for an outcome, or for an entry of its own (a key whose
 //! time is over by this clock and not by the log), is left to the primary.
 
@@ -24,6 +26,8 @@ const AT_COPY_MAX: usize = 256;
 /// A read under way.
 #[derive(Debug, Clone)]
 pub(crate) struct Reading {
+    /// The newest entry that was known to be chosen when it came, or a later one.
+    pub(crate) index: Index,
     pub(crate) ticket: u64,
     pub(crate) requests: Vec<Request>,
 }
@@ -32,7 +36,7 @@ pub(crate) struct Reading {
 #[derive(Debug)]
 pub(crate) enum Wanted {
     /// These are to be answered here.
-    Answers(Reading),
+    Answers { ticket: u64, requests: Vec<Request> },
     /// A copy is to answer.
     Index { ticket: u64, replica: NodeId },
 }
@@ -40,8 +44,7 @@ pub(crate) enum Wanted {
 impl Wanted {
     fn ticket(&self) -> u64 {
         match self {
-            Wanted::Answers(reading) => reading.ticket,
-            Wanted::Index { ticket, .. } => *ticket,
+            Wanted::Answers { ticket, .. } | Wanted::Index { ticket, .. } => *ticket,
         }
     }
 }
@@ -53,7 +56,7 @@ pub(crate) struct Reads {
     asked: BTreeMap<u64, Wanted>,
     tickets: u64,
     /// Allowed reads that wait for an entry to be applied.
-    allowed: VecDeque<(Index, Reading)>,
+    allowed: VecDeque<Reading>,
     /// The same for those of a copy, by the entry and their tickets: what it is told may overtake what it was told before.
     at_copy: BTreeMap<(Index, u64), Reading>,
     /// Allowed reads that wait for logged time to pass a key's expiry.
@@ -89,8 +92,8 @@ impl Shard {
     /// The log allows a read as of entry `index`.
     pub(crate) fn read_allowed(&mut self, cx: &mut Cx<'_>, ticket: u64, index: Index, out: &mut Out) {
         match self.reads.asked.remove(&ticket) {
-            Some(Wanted::Answers(reading)) => {
-                self.reads.allowed.push_back((index, reading));
+            Some(Wanted::Answers { ticket, requests }) => {
+                self.reads.allowed.push_back(Reading { index, ticket, requests });
                 self.serve_reads(cx, out);
             }
             Some(Wanted::Index { ticket, replica }) => {
@@ -102,9 +105,9 @@ impl Shard {
         }
     }
 
-    /// Takes reads that this copy is to answer once it has applied entry `index`, as the primary said.
-    pub(crate) fn read_at(&mut self, cx: &mut Cx<'_>, index: Index, reading: Reading, out: &mut Out) {
-        let index = if self.limits.breaks(Mutant::CopiesReadAtOnce) { 0 } else { index };
+    /// Takes reads that this copy is to answer once it has applied the entry that the primary named.
+    pub(crate) fn read_at(&mut self, cx: &mut Cx<'_>, reading: Reading, out: &mut Out) {
+        let index = if self.limits.breaks(Mutant::CopiesReadAtOnce) { 0 } else { reading.index };
         if self.reads.at_copy.len() >= AT_COPY_MAX {
             cx.marks.hit("shard.read.copy_full");
             return out.output(Output::ReadRefused { ticket: reading.ticket });
@@ -126,11 +129,11 @@ impl Shard {
 
     /// Answers the allowed reads whose entry is applied.
     pub(crate) fn serve_reads(&mut self, cx: &mut Cx<'_>, out: &mut Out) {
-        while let Some((index, _)) = self.reads.allowed.front() {
-            if *index > self.log.applied() && !self.limits.breaks(Mutant::ReadBeforeApplied) {
+        while let Some(reading) = self.reads.allowed.front() {
+            if reading.index > self.log.applied() && !self.limits.breaks(Mutant::ReadBeforeApplied) {
                 break;
             }
-            if let Some((_, reading)) = self.reads.allowed.pop_front() {
+            if let Some(reading) = self.reads.allowed.pop_front() {
                 self.serve(cx, reading, out);
             }
         }
@@ -169,7 +172,8 @@ impl Shard {
         for request in &reading.requests {
             let passes = self.limits.breaks(Mutant::ReadsPassTransactions)
                 || (self.limits.breaks(Mutant::CopiesPassTransactions) && !self.log.leads());
-            if !passes && !view.shield.is_empty() && view.shield.is_in_the_way(&wants_of(request)) {
+            let waits_for = |wants: &[_]| view.shield.is_in_the_way(wants, reading.index);
+            if !passes && !view.shield.is_empty() && waits_for(&wants_of(request)) {
                 // Its outcome may be known elsewhere, and what is seen here must not be older.
                 cx.marks.hit("shard.read.waits_for_transaction");
                 waits = replies.is_empty();

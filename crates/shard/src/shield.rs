@@ -1,7 +1,7 @@
 //! Keys of prepared transactions: what was found under their locks stays so until their outcome.
 //!
-//! Known to every replica, since it follows from the log alone. Whoever reads strictly waits for transactions that are
-//! about to change what is read; a key that a prepared transaction has found does not expire before its outcome.
+//! Known to every replica, since it follows from the log alone. Whoever reads strictly waits for transactions that were
+//! about to change what is read when he came; a key that a prepared transaction has found does not expire before its outcome.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -9,25 +9,35 @@ use bytes::Bytes;
 use quorate_commit::locks::{Mode, Want};
 use quorate_commit::{Ledger, State, Transaction, TransactionId};
 use quorate_kernel::wire;
+use quorate_replog::Index;
 
 use crate::part::{Part, Place};
 
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+#[derive(Debug, Clone, Copy)]
 struct Guard {
     id: TransactionId,
     mode: Mode,
     now_ms: u64,
+    /// The entry of the vote; 0: it is in a snapshot, or older than this life.
+    since: Index,
+}
+
+impl PartialEq for Guard {
+    /// Whether both say the same of the ledger, which does not know entries.
+    fn eq(&self, other: &Self) -> bool {
+        (self.id, self.mode, self.now_ms) == (other.id, other.mode, other.now_ms)
+    }
 }
 
 /// What a prepared transaction is going to do, and what it looks at.
-#[derive(Debug, PartialEq, Eq)]
+#[derive(Debug, PartialEq)]
 struct Prepared {
     part: Part,
     wants: Vec<Want<Place>>,
 }
 
 /// See the module's documentation.
-#[derive(Debug, Default, PartialEq, Eq)]
+#[derive(Debug, Default, PartialEq)]
 pub(crate) struct Shield {
     /// By transaction; few have the same place.
     places: BTreeMap<Place, Vec<Guard>>,
@@ -40,7 +50,7 @@ impl Shield {
         let mut shield = Shield::default();
         for (id, record) in ledger.records() {
             if let State::Prepared(export) = &record.state {
-                shield.raise(id, &record.transaction, export);
+                shield.raise(0, id, &record.transaction, export);
             }
         }
         shield
@@ -50,8 +60,14 @@ impl Shield {
         self.places.is_empty()
     }
 
-    /// A transaction is prepared.
-    pub(crate) fn raise(&mut self, id: TransactionId, transaction: &Transaction, export: &Bytes) {
+    /// A transaction is prepared by entry `since`.
+    pub(crate) fn raise(
+        &mut self,
+        since: Index,
+        id: TransactionId,
+        transaction: &Transaction,
+        export: &Bytes,
+    ) {
         // An export begins with its time.
         let now_ms = wire::decode_front::<u64>(export).map_or(0, |(now_ms, _)| now_ms);
         let part = Part::of(transaction);
@@ -60,7 +76,7 @@ impl Shield {
             let guards = self.places.entry(want.key.clone()).or_default();
             match guards.binary_search_by_key(&id, |guard| guard.id) {
                 Ok(place) => guards[place].mode = guards[place].mode.with(want.mode),
-                Err(place) => guards.insert(place, Guard { id, mode: want.mode, now_ms }),
+                Err(place) => guards.insert(place, Guard { id, mode: want.mode, now_ms, since }),
             }
         }
         self.prepared.insert(id, Prepared { part, wants });
@@ -81,11 +97,12 @@ impl Shield {
         Some(part)
     }
 
-    /// Whether something that is prepared will change what these want to see, or must not see what they change.
-    pub(crate) fn is_in_the_way(&self, wants: &[Want<Place>]) -> bool {
+    /// Whether something that was prepared by an entry up to `upto` will change what these want to see.
+    pub(crate) fn is_in_the_way(&self, wants: &[Want<Place>], upto: Index) -> bool {
         wants.iter().any(|want| {
             let guards = self.places.get(&want.key);
-            guards.into_iter().flatten().any(|guard| !want.mode.goes_with(guard.mode))
+            let mut older = guards.into_iter().flatten().filter(|guard| guard.since <= upto);
+            older.any(|guard| !want.mode.goes_with(guard.mode))
         })
     }
 
@@ -100,5 +117,44 @@ impl Shield {
         // Whoever only writes is not concerned with all keys.
         key.is_some_and(|guards| guards.iter().any(found))
             || all.is_some_and(|guards| guards.iter().any(|guard| guard.mode != Mode::Intend && found(guard)))
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use quorate_api::Command;
+    use quorate_commit::LogId;
+
+    use super::*;
+    use crate::part::Export;
+
+    /// Or whoever reads a popular key would wait as long as transactions keep coming.
+    #[test]
+    fn a_read_waits_for_what_was_prepared_when_it_came_and_for_nothing_later() {
+        let code = quorate_values::find(b"set").expect("a command").code;
+        let args = Vec::from([Bytes::from_static(b"k"), Bytes::from_static(b"v")]);
+        let part = Part { commands: Vec::from([(0, Command { code, args })]), ..Part::default() };
+        let transaction = |sequence| Transaction {
+            id: TransactionId { age: 1, origin: 1, sequence },
+            coordinator: LogId(0),
+            logs: Vec::from([LogId(0), LogId(1)]),
+            part: part.encode(),
+            others: Vec::new(),
+            settled_before: 0,
+            shares: false,
+            members: Vec::new(),
+        };
+        let export = Bytes::from(wire::encode(&Export::default()));
+        let mut shield = Shield::default();
+        for (sequence, since) in [(1, 5), (2, 9)] {
+            let transaction = transaction(sequence);
+            shield.raise(since, transaction.id, &transaction, &export);
+        }
+        let read = [Want { key: Place::Key(Bytes::from_static(b"k")), mode: Mode::Read, expected: None }];
+        assert!(shield.is_in_the_way(&read, 5), "prepared by an entry that was chosen by then");
+        assert!(!shield.is_in_the_way(&read, 4));
+        shield.lower(transaction(1).id);
+        assert!(!shield.is_in_the_way(&read, 8), "the next was prepared later");
+        assert!(shield.is_in_the_way(&read, 9));
     }
 }

@@ -103,12 +103,12 @@ impl Transactions {
         }
     }
 
-    /// Applies an entry, on every replica.
+    /// Applies an entry of commitment, of the log's entry `index`, on every replica.
     pub(crate) fn apply(
         &mut self,
         (now, rng, marks): (Time, &mut Rng, &mut Marks),
         view: &mut View<'_>,
-        entry: &Entry,
+        (index, entry): (Index, &Entry),
         effects: &mut Vec<Effect>,
     ) {
         // Nothing about it leaves it as it was.
@@ -120,7 +120,7 @@ impl Transactions {
         if let Some((id, record)) = after
             && let State::Prepared(export) = &record.state
         {
-            view.shield.raise(id, &record.transaction, export);
+            view.shield.raise(index, id, &record.transaction, export);
         }
     }
 
