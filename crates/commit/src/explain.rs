@@ -29,7 +29,7 @@ impl Commit {
         let Some(coordinator) = self.transaction(id).map(|known| known.coordinator) else { return };
         turn.marks.hit("commit.wait.told");
         match coordinator == self.me {
-            true => turn.out.push(Effect::Waits { id, wait }),
+            true => self.tell_origins(turn, id, &wait),
             false => self.send(turn, coordinator, id, Word::Waits(wait)),
         }
     }
@@ -53,7 +53,15 @@ impl Commit {
         let undecided =
             self.live(id).is_some_and(|live| !live.decided) && self.is_coordinated_by(id, self.me);
         if undecided && wait.log == from {
-            turn.out.push(Effect::Waits { id, wait });
+            self.tell_origins(turn, id, &wait);
         }
+    }
+
+    /// Tells whoever asked for `id`, or for the members of this bundle: what it waits for, they all wait for.
+    fn tell_origins<R>(&self, turn: &mut Turn<'_, R>, id: TransactionId, wait: &Wait) {
+        let members = self.transaction(id).map_or(&[][..], |known| &known.members);
+        let alone = members.is_empty().then_some(id);
+        let ids = members.iter().map(|member| member.id).chain(alone);
+        turn.out.extend(ids.map(|id| Effect::Waits { id, wait: wait.clone() }));
     }
 }

@@ -301,6 +301,28 @@ fn what_a_participant_waits_for_is_handed_on_to_the_origin() {
 }
 
 #[test]
+fn the_origins_of_members_are_told_what_their_bundle_waits_for() {
+    let mut desk = Desk::new(Config::tiny());
+    let shares = |sequence| Transaction { shares: true, ..shared(sequence) };
+    let effects = desk.request(shares(1));
+    for sequence in [2, 3] {
+        assert_eq!(desk.request(shares(sequence)), [], "it waits for the first");
+    }
+    desk.choose(effects);
+    let cv = desk.commit.view().expect("it leads");
+    let yes = Word::Vote { cv, epoch: 0, vote: Vote::Yes(Bytes::from_static(b"y")) };
+    let decided = desk.hear(id(1), yes);
+    let begun = desk.choose(decided);
+    let bundle = begun.iter().find_map(|effect| match effect {
+        Effect::Send { message: Message { id, word: Word::QueryLocal { .. }, .. }, .. } => Some(*id),
+        _ => None,
+    });
+    let wait = Wait { log: OTHER, resource: Bytes::from_static(b"k"), by: id(9), waited_ms: 70 };
+    let effects = desk.hear(bundle.expect("a bundle"), Word::Waits(wait.clone()));
+    assert_eq!(waits_told(&effects), [(id(2), wait.clone()), (id(3), wait)]);
+}
+
+#[test]
 fn what_is_too_long_is_refused_before_it_is_logged() {
     let mut desk = Desk::new(Config { payload_bytes_max: 3, ..Config::tiny() });
     let effects = desk.request(Transaction { part: Bytes::from_static(b"long"), ..alone(1) });
