@@ -173,6 +173,28 @@ impl Placement {
         Ok(())
     }
 
+    /// Takes over what a node says of itself by now: where it stands and how much it should hold. Whether that is news. One that is to
+    /// hold nothing stays so, and none becomes one, by its own word: that is an operator's. Nothing moves before steps are taken.
+    ///
+    /// # Errors
+    /// If there is no such node, or a name is too long.
+    pub fn describe(&mut self, said: &Node) -> Result<bool, Misfit> {
+        let index = self.index(said.id).ok_or(Misfit::UnknownNode(said.id))?;
+        said.checked()?;
+        let Some(described) = self.described(said) else { return Ok(false) };
+        self.nodes[index] = described;
+        self.count_on();
+        Ok(true)
+    }
+
+    /// A node as it has to be by its own word, if it is known otherwise.
+    pub fn described(&self, said: &Node) -> Option<Node> {
+        let known = self.node(said.id)?;
+        let both = known.takes_copies() && said.takes_copies();
+        let capacity = if both { said.capacity } else { known.capacity };
+        Some(Node { capacity, ..said.clone() }).filter(|described| described != known)
+    }
+
     /// What was applied before is lost in part: some log keeps this mark. If it is newer than this placement, the placement becomes
     /// newer, and all logs are brought in line with it again.
     pub fn outrun(&mut self, mark: u64) {

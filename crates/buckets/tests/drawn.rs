@@ -4,7 +4,7 @@ mod common;
 
 use common::*;
 use quorate_api::Bucket;
-use quorate_buckets::{Cut, Placement};
+use quorate_buckets::{Cut, Node, Placement};
 use quorate_kernel::{NodeId, Rng, wire};
 
 const SEEDS: u64 = 400;
@@ -84,7 +84,7 @@ fn history(seed: u64) -> Vec<u64> {
     let mut hashes = vec![placement.hash()];
     for _ in 0..25 {
         let before = placement.clone();
-        match rng.below(10) {
+        match rng.below(11) {
             0..=3 => {
                 let cut = draw_cut(&placement, &mut landscape, &mut rng);
                 let mut mixed = cut.clone();
@@ -115,6 +115,16 @@ fn history(seed: u64) -> Vec<u64> {
                 let (id, capacity) = (nodes[rng.below(nodes.len() as u64) as usize].id, rng.below(2) as u32);
                 is_even &= capacity == 0 || placement.node(id).is_some_and(|node| node.capacity == 1);
                 placement.set_capacity(id, capacity).expect("a node");
+            }
+            9 => {
+                let known = rng.pick(placement.nodes()).expect("some").clone();
+                let elsewhere = landscape.nodes(1, &mut rng).remove(0);
+                let said = Node { id: known.id, ..elsewhere };
+                let is_news = placement.describe(&said).expect("a node");
+                let now = placement.node(known.id).expect("a node").clone();
+                assert_eq!((&now.zone, &now.rack), (&said.zone, &said.rack));
+                assert_eq!(now.capacity == 0, known.capacity == 0, "an operator's word");
+                assert_eq!((placement.describe(&said), is_news), (Ok(false), now != known));
             }
             _ => match halted(&placement).first() {
                 Some(bucket) => drop(placement.recover(*bucket).expect("it is halted")),

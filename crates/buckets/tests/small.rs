@@ -2,6 +2,8 @@
 
 mod common;
 
+use std::collections::BTreeSet;
+
 use common::*;
 use quorate_api::Bucket;
 use quorate_buckets::{Change, Cut, Misfit, Node, Placement, Step, Why};
@@ -130,6 +132,21 @@ fn a_node_is_emptied_before_it_leaves() {
     leave(&mut placement, ids([3]));
     assert_eq!(table(&placement), before);
     assert_eq!(placement.next_step(), None);
+}
+
+#[test]
+fn founders_say_where_they_stand_and_copies_follow() {
+    let mut placement = founded(12, 3, nodes(1..=6));
+    for id in 1..=6 {
+        assert_eq!(placement.describe(&node_in(id, id % 3 + 1, 0, 1)), Ok(true));
+        assert_eq!(placement.describe(&node_in(id, id % 3 + 1, 0, 1)), Ok(false), "known");
+    }
+    rest(&mut placement);
+    let zones = |members: &Vec<NodeId>| members.iter().map(|id| id.0 % 3).collect::<BTreeSet<_>>().len();
+    assert!(table(&placement).iter().all(|members| zones(members) == 3), "one copy in each");
+    placement.set_capacity(NodeId(3), 0).expect("a node");
+    assert_eq!(placement.describe(&node_in(3, 1, 0, 5)), Ok(false), "emptied by an operator");
+    assert_eq!(placement.describe(&node_in(9, 1, 0, 5)), Err(Misfit::UnknownNode(NodeId(9))));
 }
 
 #[test]

@@ -276,6 +276,7 @@ impl Node {
             Message::Charter(content) => drop(self.on_charter(cx, &content)),
             Message::CharterWanted { number } => self.on_charter_wanted(from, number, out),
             Message::Report { mark, members } => self.on_report(bucket, mark, members),
+            Message::Stands(node) => self.on_stands(cx, from, *node),
             Message::Recovery(word) => self.on_recovery(cx, bucket, from, word, out),
             Message::Join(member) => self.on_join(cx, from, member, out),
             Message::Admin { id, request } => self.on_admin(cx, from, id, request, out),

@@ -162,6 +162,8 @@ pub enum Message {
     },
     /// About a bucket that lost its majority.
     Recovery(Recovery),
+    /// To the leader of bucket 0: this is what the sender should be known as to those who place buckets.
+    Stands(Box<quorate_buckets::Node>),
 }
 
 impl Message {

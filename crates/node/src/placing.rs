@@ -10,6 +10,7 @@
 //! changes the members then. A leader with an older charter finds that number and lets be, so that two of them do not
 //! undo each other's work. A charter carries no safety: the log decides who its members are.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use bytes::Bytes;
 use core::time::Duration;
@@ -98,12 +99,14 @@ impl Node {
     /// Looks after the charter: as the leader of bucket 0 changes it, as anybody else asks for it.
     pub(crate) fn look_after_charter(&mut self, cx: &mut Cx<'_>, out: &mut Out) {
         self.report(cx, out);
+        self.stand(cx, out);
         self.look_after_wishes(cx, out);
         if self.takes_batches(Bucket(0)) {
             return self.lead_charter(cx, out);
         }
         let Some(roster) = &mut self.roster else { return };
         roster.reports.clear();
+        roster.stands.clear();
         if cx.now.since(roster.asked_at) >= ASK_EVERY {
             roster.asked_at = cx.now;
             let number = roster.charter.as_ref().map_or(0, |charter| charter.placement.number());
@@ -130,7 +133,7 @@ impl Node {
         }
         let seq = roster.view().map_or(0, |view| view.id.seq);
         let rests = roster.left_at.is_some_and(|at| cx.now.since(at) < self.config.placing.repair_after);
-        let is_quiet = roster.reports.is_empty() && roster.wishes.is_empty();
+        let is_quiet = roster.reports.is_empty() && roster.wishes.is_empty() && roster.stands.is_empty();
         if is_quiet && roster.at_rest == Some((on, seq, rests)) {
             return;
         }
@@ -152,6 +155,11 @@ impl Node {
             let settled = next.placement.settle(bucket, mark, &members);
             if matches!(settled, Ok(Some(_))) || next.placement.stall(bucket, mark, &members).is_some() {
                 cx.marks.hit("node.bucket.halted");
+            }
+        }
+        for node in core::mem::take(&mut roster.stands).into_values() {
+            if next.placement.describe(&node) == Ok(true) {
+                cx.marks.hit("node.charter.described");
             }
         }
         for wish in &roster.wishes {
@@ -254,6 +262,37 @@ impl Node {
                 Some(leader) => out.send_early(leader, Message::Report { mark, members }.about(bucket)),
                 None => {}
             }
+        }
+    }
+
+    /// Tells the leader of bucket 0 where this node stands, if the charter says otherwise: founders begin alike, and who
+    /// starts again may have been moved.
+    fn stand(&mut self, cx: &mut Cx<'_>, out: &mut Out) {
+        let (leader, me) = (self.believed_leader(Bucket(0)), self.config.me.id);
+        let Some(roster) = &mut self.roster else { return };
+        let placing = &self.config.placing;
+        let (zone, rack, capacity) = (placing.zone.clone(), placing.rack.clone(), placing.capacity);
+        let said = quorate_buckets::Node { id: me, zone, rack, capacity };
+        let placement = roster.charter.as_ref().map(|charter| &charter.placement);
+        let is_news = placement.is_some_and(|placement| placement.described(&said).is_some());
+        if !is_news || cx.now.since(roster.stood_at) < ASK_EVERY {
+            return;
+        }
+        roster.stood_at = cx.now;
+        match leader {
+            Some(leader) if leader == me => self.on_stands(cx, me, said),
+            // What this node was told to say; nothing of its disk.
+            Some(leader) => out.send_early(leader, Message::Stands(Box::new(said))),
+            None => {}
+        }
+    }
+
+    pub(crate) fn on_stands(&mut self, cx: &mut Cx<'_>, from: NodeId, said: quorate_buckets::Node) {
+        let Some(roster) = &mut self.roster else { return cx.marks.hit("node.message.no_roster") };
+        let placement = roster.charter.as_ref().map(|charter| &charter.placement);
+        let is_news = placement.is_some_and(|placement| placement.described(&said).is_some());
+        if from == said.id && is_news {
+            roster.stands.insert(from, said);
         }
     }
 

@@ -41,6 +41,10 @@ pub(crate) struct Roster {
     pub(crate) charter: Option<Charter>,
     /// For the leader of bucket 0: what leaders reported of their logs since the charter was changed last.
     pub(crate) reports: BTreeMap<Bucket, (u64, Vec<NodeId>)>,
+    /// For the leader of bucket 0: what nodes say of themselves that the charter has otherwise.
+    pub(crate) stands: BTreeMap<NodeId, quorate_buckets::Node>,
+    /// When this node said so last.
+    pub(crate) stood_at: Time,
     /// For the leader of bucket 0: operators' wishes, until they have come true.
     pub(crate) wishes: Vec<Wish>,
     /// When a member left last.
@@ -84,7 +88,7 @@ impl Roster {
         if config.copies == 0 {
             return None;
         }
-        // Founders cannot know what each of them would say of itself: they begin alike.
+        // Founders cannot know what each of them would say of itself: they begin alike, and say it then.
         let alike = Placing { zone: Bytes::new(), rack: Bytes::new(), capacity: 1, ..placing.clone() };
         let founder = |member: &Member| (member.id, meta_of(&member.endpoints, &alike));
         let founders: Vec<_> = config.bootstrap.iter().map(founder).collect();
@@ -95,6 +99,8 @@ impl Roster {
             needs: None,
             charter: Charter::founded(config),
             reports: BTreeMap::new(),
+            stands: BTreeMap::new(),
+            stood_at: Time::default(),
             wishes: Vec::new(),
             left_at: None,
             proposed: (Time::default(), 0),

@@ -161,6 +161,8 @@ fn messages() -> Vec<(&'static str, Message)> {
     let change = AdminRequest::ChangeMembers { add: vec![member(4)], remove: vec![NodeId(1)] };
     let transfer = AdminRequest::TransferLeadership { to: Some(NodeId(3)) };
     let leave = membership::Message::Leave { view: membership::ViewId { seq: 300, hash: 7 } };
+    let (zone, rack) = (Bytes::from_static(b"z"), Bytes::new());
+    let stands = quorate_buckets::Node { id: NodeId(3), zone, rack, capacity: 300 };
     let standing = replog::Standing { log_ballot: ballot(5), last: 311 };
     let fenced = |standing| {
         let charter = Bytes::from_static(b"charter");
@@ -212,6 +214,7 @@ fn messages() -> Vec<(&'static str, Message)> {
         ("recovery.refused", Message::Recovery(fenced(None))),
         ("recovery.go_on", Message::Recovery(Recovery::GoOn { epoch: 7 << 36, charter: Bytes::new() })),
         ("recovery.era", Message::Recovery(Recovery::Era { epoch: 7 << 36 })),
+        ("stands", Message::Stands(Box::new(stands))),
     ];
     own.into_iter().chain(log).collect()
 }

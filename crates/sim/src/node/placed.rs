@@ -11,8 +11,11 @@ use crate::{Nodes, Verdict};
 
 /// What this node says of where it stands.
 pub(super) fn placed(node: NodeId, placing: Placing) -> Placing {
-    let zone = ["", "one", "two"][(node.0 % 3) as usize];
-    Placing { zone: zone.as_bytes().into(), ..placing }
+    Placing { zone: zone(node).into(), ..placing }
+}
+
+fn zone(node: NodeId) -> &'static [u8] {
+    [&b""[..], b"one", b"two"][(node.0 % 3) as usize]
 }
 
 /// Whether all nodes agree who is there and who holds what, nothing is left to be moved, and all have what they should hold.
@@ -38,6 +41,9 @@ pub(super) fn is_placed(nodes: &Nodes<Node>, buckets: NonZeroU16) -> Verdict {
     }
     if !agreed.nodes().iter().map(|node| node.id).eq(live.iter().copied()) {
         return Err(format!("the placement has the nodes {:?}", agreed.nodes()));
+    }
+    if let Some(node) = agreed.nodes().iter().find(|node| node.zone != zone(node.id)) {
+        return Err(format!("{node:?} is known to stand elsewhere than it does"));
     }
     if let Some(step) = agreed.next_step() {
         return Err(format!("{step:?} is due"));

@@ -62,11 +62,12 @@ const FLOORS: [(&str, u64); 46] = [
 ];
 
 /// What 60 seeds of runs with placed buckets must reach, at least.
-const PLACED_FLOORS: [(&str, u64); 12] = [
+const PLACED_FLOORS: [(&str, u64); 13] = [
     ("membership.kicked", 10),
     ("membership.view.next", 200),
     ("node.bucket.follows", 40),
     ("node.bucket.opened", 8),
+    ("node.charter.described", 40),
     ("node.charter.proposed", 100),
     ("node.charter.step", 20),
     ("node.leader.hinted", 300),
