@@ -337,10 +337,12 @@ impl Commit {
         self.ledger.count() + unlogged < self.config.records_max
     }
 
-    /// The parent, who said [`Attempt::Later`] about a transaction, knows now.
+    /// The parent, who said [`Attempt::Later`] about a transaction, knows now; or it has found that one that waits can never
+    /// happen.
     pub fn answered<R: Resources>(&mut self, turn: &mut Turn<'_, R>, id: TransactionId, attempt: Attempt) {
-        let pending = self.reign.as_mut().and_then(|reign| reign.live.get_mut(&id));
-        if let Some(live) = pending.filter(|live| live.pending && !live.flight.any()) {
+        let refused = matches!(attempt, Attempt::Refused { .. }) && self.is_waiting(id);
+        let wanted = |live: &&mut Live| (live.pending || refused) && !live.flight.any();
+        if let Some(live) = self.live_mut(id).filter(wanted) {
             live.pending = false;
             self.attempted(turn, id, attempt);
         }

@@ -4,7 +4,7 @@
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use bytes::Bytes;
-use quorate_api::Reply;
+use quorate_api::{Reply, Version};
 use quorate_commit::locks::{LockTable, Mode, Taken, Want};
 use quorate_commit::{Attempt, LogId, Resources, Transaction, TransactionId, Verdict};
 use quorate_kernel::wire;
@@ -24,6 +24,8 @@ pub(crate) struct Desk {
     pub(crate) me: LogId,
     pub(crate) limits: Limits,
     pub(crate) locks: LockTable<Place>,
+    /// These want versions, and were just tried: if what they want has passed, they need not wait to be told.
+    pub(crate) hopes: Vec<(TransactionId, Vec<(Bytes, Version)>)>,
     /// Locked, and to be looked at.
     pub(crate) unchecked: Vec<Unchecked>,
     /// Outcomes on their way whose locks others may have.
@@ -78,6 +80,9 @@ impl Desk {
 impl Resources for At<'_, '_> {
     fn prepare(&mut self, transaction: &Transaction) -> Attempt {
         let part = Part::of(transaction);
+        if !part.watched.is_empty() {
+            self.desk.hopes.push((transaction.id, part.watched.clone()));
+        }
         match self.desk.locks.try_all(transaction.id, &self.desk.wants(&part)) {
             Taken::Full => Attempt::Full,
             Taken::Waits(owners) => Attempt::Waits(owners),

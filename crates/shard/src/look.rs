@@ -137,8 +137,39 @@ impl View<'_> {
 }
 
 impl Shard {
+    /// What comes of the next look that can be had.
+    pub(crate) fn next_look(&mut self, cx: &mut Cx<'_>, out: &mut Out) -> Option<(TransactionId, Attempt)> {
+        while let Some(unchecked) = self.next_due() {
+            let id = unchecked.id;
+            if self.transactions.desk.locks.holds(id)
+                && let Some(attempt) = self.look_at(cx, unchecked, out)
+            {
+                return Some((id, attempt));
+            }
+        }
+        None
+    }
+
+    /// The next of those that were just tried and want a version that has passed: versions do not come back, so it is refused,
+    /// whether it has its locks or waits, and keeps nobody waiting who might succeed.
+    pub(crate) fn hopeless(&mut self, cx: &mut Cx<'_>) -> Option<(TransactionId, Attempt)> {
+        let (area, applied_ms) = (self.log.data_prefix(), self.state.now_ms);
+        while let Some((id, watched)) = self.transactions.desk.hopes.pop() {
+            let mut view = View::reading(&*cx.store, &self.limits, area, self.state, applied_ms, 0);
+            view.shield = core::mem::take(&mut self.transactions.shield);
+            let moved = view.moved(&watched);
+            self.transactions.shield = core::mem::take(&mut view.shield);
+            // A copy may have shown a version that is not applied here yet.
+            if let Some(moved) = moved.filter(|moved| moved.found > moved.watched) {
+                cx.marks.hit("shard.transaction.hopeless");
+                return Some((id, self.writers.refuse(self.transactions.desk.me, moved)));
+            }
+        }
+        None
+    }
+
     /// The next of those that have their locks and can be looked at now.
-    pub(crate) fn next_due(&mut self) -> Option<Unchecked> {
+    fn next_due(&mut self) -> Option<Unchecked> {
         let early = self.limits.breaks(Mutant::LooksTooEarly);
         let applied = if early { Index::MAX } else { self.log.applied() };
         let desk = &mut self.transactions.desk;
@@ -151,12 +182,7 @@ impl Shard {
 
     /// Looks at what a transaction needs, with its locks held: compares versions, and runs its commands to learn their
     /// replies. `None`: not yet.
-    pub(crate) fn look_at(
-        &mut self,
-        cx: &mut Cx<'_>,
-        unchecked: Unchecked,
-        out: &mut Out,
-    ) -> Option<Attempt> {
+    fn look_at(&mut self, cx: &mut Cx<'_>, unchecked: Unchecked, out: &mut Out) -> Option<Attempt> {
         let Unchecked { id, part, .. } = &unchecked;
         let known_ms = self.state.now_ms.max(self.transactions.latest_ms);
         let (now_ms, seed) = (cx.wall.unix_ms.max(known_ms), cx.rng.next_u64());

@@ -42,8 +42,8 @@ pub enum Asked {
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Moved {
     key: Bytes,
-    watched: Version,
-    found: Version,
+    pub(crate) watched: Version,
+    pub(crate) found: Version,
 }
 
 impl View<'_> {

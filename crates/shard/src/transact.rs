@@ -64,6 +64,7 @@ impl Transactions {
                 me,
                 limits: limits.clone(),
                 locks: lock_table(limits),
+                hopes: Vec::new(),
                 unchecked: Vec::new(),
                 ahead: Ahead::default(),
                 overtaken: BTreeSet::new(),
@@ -192,12 +193,7 @@ impl Shard {
             for effect in effects.drain(..) {
                 self.effect(effect, out);
             }
-            let Some(unchecked) = self.next_due() else { break };
-            let id = unchecked.id;
-            if !self.transactions.desk.locks.holds(id) {
-                continue;
-            }
-            let Some(attempt) = self.look_at(cx, unchecked, out) else { continue };
+            let Some((id, attempt)) = self.hopeless(cx).or_else(|| self.next_look(cx, out)) else { break };
             let mut at = At { desk: &mut self.transactions.desk, view: None, part: None };
             let mut turn = Turn {
                 now: cx.now,
@@ -256,6 +252,7 @@ impl Shard {
             let transactions = &mut self.transactions;
             let desk = &mut transactions.desk;
             desk.locks = lock_table(&self.limits);
+            desk.hopes.clear();
             desk.unchecked.clear();
             desk.ahead = Ahead::default();
             desk.overtaken.clear();
