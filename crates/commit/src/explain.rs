@@ -44,7 +44,7 @@ impl Commit {
 
     /// A participant says what it waits for.
     pub(crate) fn on_waits<R: Resources>(
-        &self,
+        &mut self,
         turn: &mut Turn<'_, R>,
         from: LogId,
         id: TransactionId,
@@ -57,9 +57,14 @@ impl Commit {
         }
     }
 
-    /// Tells whoever asked for `id`, or for the members of this bundle: what it waits for, they all wait for.
-    fn tell_origins<R>(&self, turn: &mut Turn<'_, R>, id: TransactionId, wait: &Wait) {
+    /// Tells whoever asked for `id`, or for the members of this bundle: what it waits for, they all wait for. Members are told
+    /// once, of the first log that says so: they are many, and so may be the logs.
+    fn tell_origins<R>(&mut self, turn: &mut Turn<'_, R>, id: TransactionId, wait: &Wait) {
+        let told = self.live_mut(id).is_some_and(|live| core::mem::replace(&mut live.told, true));
         let members = self.transaction(id).map_or(&[][..], |known| &known.members);
+        if told && !members.is_empty() {
+            return;
+        }
         let alone = members.is_empty().then_some(id);
         let ids = members.iter().map(|member| member.id).chain(alone);
         turn.out.extend(ids.map(|id| Effect::Waits { id, wait: wait.clone() }));

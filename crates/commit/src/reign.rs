@@ -34,6 +34,8 @@ pub(crate) struct Live {
     pub(crate) wanted: bool,
     /// Whom it waits for, for explanations.
     pub(crate) behind: Option<TransactionId>,
+    /// Whoever asked for it was told that it waits, for explanations.
+    pub(crate) told: bool,
     /// What it waited for last, and who was in its way there, for explanations.
     pub(crate) in_the_way: Option<(Bytes, TransactionId)>,
     pub(crate) since: Time,
@@ -61,6 +63,7 @@ impl Live {
             pending: false,
             wanted: false,
             behind: None,
+            told: false,
             in_the_way: None,
             since: now,
             due: now,

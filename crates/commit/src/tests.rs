@@ -319,7 +319,9 @@ fn the_origins_of_members_are_told_what_their_bundle_waits_for() {
     });
     let wait = Wait { log: OTHER, resource: Bytes::from_static(b"k"), by: id(9), waited_ms: 70 };
     let effects = desk.hear(bundle.expect("a bundle"), Word::Waits(wait.clone()));
-    assert_eq!(waits_told(&effects), [(id(2), wait.clone()), (id(3), wait)]);
+    assert_eq!(waits_told(&effects), [(id(2), wait.clone()), (id(3), wait.clone())]);
+    let again = desk.hear(bundle.expect("a bundle"), Word::Waits(wait));
+    assert_eq!(waits_told(&again), [], "once for each");
 }
 
 #[test]
