@@ -18,6 +18,7 @@ use quorate_node::{
 
 use super::equality::Equality;
 use super::operator::{Links, member};
+use super::placed::placed;
 use super::words;
 use crate::{Agenda, Boot, Harness, Nodes, Seen, Verdict, through_bytes};
 
@@ -255,7 +256,7 @@ impl Harness for Clients {
             bootstrap,
             buckets: self.buckets,
             copies: self.copies,
-            placing: self.placing.clone(),
+            placing: placed(node, self.placing.clone()),
             log: self.log.clone(),
             limits: self.limits.clone(),
         })
