@@ -3,7 +3,9 @@
 use std::time::Duration;
 
 use anyhow::{Context as _, Result};
-use quorate_host::{LeadershipBody, LogBody, MembersBody, OutcomeReport, RecoverBody, StatusReport};
+use quorate_host::{
+    CopiesBody, LeadershipBody, LogBody, MembersBody, OutcomeReport, RecoverBody, StatusReport,
+};
 use serde::Serialize;
 use ureq::Agent;
 
@@ -72,6 +74,14 @@ impl AdminClient {
     /// If the node does not answer.
     pub(crate) fn change_members(&self, admin: &str, body: &MembersBody) -> Result<Answer> {
         self.post(admin, "members", body)
+    }
+
+    /// Changes how many copies of each bucket there are.
+    ///
+    /// # Errors
+    /// If the node does not answer.
+    pub(crate) fn set_copies(&self, admin: &str, copies: u8) -> Result<Answer> {
+        self.post(admin, "copies", &CopiesBody { copies })
     }
 
     /// Hands leadership over.

@@ -4,7 +4,7 @@ use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
 
-use crate::command::{bench, check, config, data, figures, members, recover, sim};
+use crate::command::{bench, check, config, copies, data, figures, members, recover, sim};
 use crate::exit;
 use crate::output::Format;
 use crate::torture;
@@ -46,6 +46,7 @@ pub(crate) enum Command {
     /// Add a node to the cluster, or remove one.
     #[command(subcommand)]
     Node(members::Node),
+    Copies(copies::Copies),
     Recover(recover::Recover),
     /// Move leadership.
     #[command(subcommand)]

@@ -44,6 +44,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Status(status) => command::status::status(&status, format).map(done),
         Command::Nodes(target) => command::status::nodes(&target, format).map(done),
         Command::Node(node) => members::node(node).map(done),
+        Command::Copies(copies) => command::copies::run(&copies, format).map(done),
         Command::Recover(recover) => command::recover::run(&recover).map(done),
         Command::Leader(leader) => members::leader(leader).map(done),
         Command::LogLevel(level) => members::log_level(level).map(done),

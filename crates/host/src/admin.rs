@@ -136,6 +136,14 @@ pub struct RecoverBody {
     pub accept_data_loss: bool,
 }
 
+/// Body of `POST /copies`.
+#[derive(Debug, Clone, Serialize, Deserialize)]
+#[serde(deny_unknown_fields)]
+pub struct CopiesBody {
+    /// How many copies of each bucket there are to be.
+    pub copies: u8,
+}
+
 /// Body of `POST /log-level`.
 #[derive(Debug, Clone, Serialize, Deserialize)]
 #[serde(deny_unknown_fields)]
@@ -177,13 +185,14 @@ fn error(code: u16, reason: impl Into<String>) -> Reply {
 }
 
 /// The paths and the method each takes.
-const PATHS: [(&str, Method); 9] = [
+const PATHS: [(&str, Method); 10] = [
     ("/", Method::Get),
     ("/metrics", Method::Get),
     ("/health/live", Method::Get),
     ("/health/ready", Method::Get),
     ("/status", Method::Get),
     ("/members", Method::Post),
+    ("/copies", Method::Post),
     ("/leadership", Method::Post),
     ("/recover", Method::Post),
     ("/log-level", Method::Post),
@@ -215,6 +224,9 @@ impl Desk {
                     return error(400, "name members to `add` or node ids to `remove`");
                 }
                 desk.ask(AdminRequest::ChangeMembers { add: body.add, remove: body.remove })
+            }),
+            "/copies" => self.posted(request, |desk, body: CopiesBody| {
+                desk.ask(AdminRequest::SetCopies { copies: body.copies })
             }),
             "/leadership" => self.posted(request, |desk, body: LeadershipBody| {
                 desk.ask(AdminRequest::TransferLeadership { to: body.to })

@@ -120,9 +120,9 @@ section! {
         /// its first members, and for as long as it lives. Few: few nodes lead and share the load of writes; many (256 at
         /// most): heartbeats for each, and requests that touch several cost more. 0: as the cluster has it, a new one 1.
         buckets: u16 = 0,
-        /// How many nodes hold each bucket; the same on each of a new cluster's first members. The nodes then agree by
-        /// themselves who of them is there, and move copies when nodes come and go. 3 survive the loss of one node, 5 of
-        /// two. 0: all members hold everything, and `quorate node` adds and removes them; as the cluster has it.
+        /// How many nodes hold each bucket; the same on each of a new cluster's first members (`quorate copies` changes it
+        /// later). The nodes then agree by themselves who of them is there, and move copies when nodes come and go. 3
+        /// survive the loss of one node, 5 of two. 0: all members hold everything, and `quorate node` adds and removes them; as the cluster has it.
         copies: u8 = 0,
         /// What this node shares large failures with: a site. Copies are spread over zones.
         zone: String = String::new(),

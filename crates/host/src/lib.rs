@@ -33,7 +33,7 @@ mod timers;
 mod token;
 
 pub use admin::{
-    LeadershipBody, LogBody, MembersBody, OutcomeReport, RecoverBody, SetLogFilter, StatusReport,
+    CopiesBody, LeadershipBody, LogBody, MembersBody, OutcomeReport, RecoverBody, SetLogFilter, StatusReport,
 };
 pub use config::{Config, ConfigError};
 pub use control::{Addresses, Handle};

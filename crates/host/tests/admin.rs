@@ -88,6 +88,10 @@ fn operators_requests_reach_the_node() {
     assert_eq!((code, done.outcome.as_str()), (200, "done"));
     let (code, refused) = outcome(post(&node, "/members", r#"{"remove":[3]}"#));
     assert_eq!((code, refused.reason.as_deref()), (409, Some("toys do not change")));
+    let (code, done) = outcome(post(&node, "/copies", r#"{"copies":5}"#));
+    assert_eq!((code, done.outcome.as_str()), (200, "done"));
+    assert_eq!(post(&node, "/copies", r#"{"copies":10}"#).0, 409, "toys refuse that");
+    assert_eq!(post(&node, "/copies", r#"{"copies":300}"#).0, 400, "no such number");
     let (code, done) = outcome(post(&node, "/recover", r#"{"bucket":0,"accept_data_loss":true}"#));
     assert_eq!((code, done.outcome.as_str()), (200, "done"));
     let (code, refused) = outcome(post(&node, "/recover", r#"{"bucket":1,"accept_data_loss":true}"#));

@@ -101,6 +101,10 @@ impl Node {
                 let add = add.iter().map(to_log_member).collect();
                 self.change(cx, Bucket(0), (ticket, add, remove), out);
             }
+            AdminRequest::SetCopies { copies } => {
+                cx.marks.hit("node.admin.copies");
+                self.change_copies(asker, copies, out);
+            }
             // Whoever is asked by an operator sees to it.
             AdminRequest::Recover { .. } => {
                 let why = "a recovery is asked for at any node, which hands it to nobody";

@@ -1,5 +1,7 @@
-//! Operators' wishes where buckets are placed: which nodes are to hold copies, and which none, before they are stopped.
+//! Operators' wishes where buckets are placed: which nodes are to hold copies, and which none, before they are stopped; and how many
+//! copies there are to be.
 
+use alloc::string::ToString as _;
 use alloc::vec::Vec;
 use quorate_api::Bucket;
 use quorate_buckets::Placement;
@@ -13,46 +15,85 @@ use crate::placing::Charter;
 /// Wishes that are looked after at the same time; more are refused.
 const WISHES_MAX: usize = 64;
 
-/// What an operator wants.
+/// An operator's request that is under way.
 #[derive(Debug)]
 pub(crate) struct Wish {
     asker: Asker,
-    /// Nodes that are to hold copies again.
-    add: Vec<NodeId>,
-    /// Nodes that are to hold none.
-    remove: Vec<NodeId>,
+    want: Want,
+}
+
+/// What an operator wants.
+#[derive(Debug)]
+pub(crate) enum Want {
+    Holders {
+        /// Nodes that are to hold copies again.
+        add: Vec<NodeId>,
+        /// Nodes that are to hold none.
+        remove: Vec<NodeId>,
+    },
+    /// So many copies of each bucket.
+    Copies(u8),
 }
 
 impl Wish {
     /// Makes it part of a charter, as far as it is not.
     pub(crate) fn enter(&self, charter: &mut Charter, capacity_of: impl Fn(NodeId) -> u32) {
-        let wanted = self.add.iter().map(|id| (*id, capacity_of(*id)));
-        for (id, capacity) in wanted.chain(self.remove.iter().map(|id| (*id, 0))) {
-            if charter.placement.node(id).is_some_and(|node| node.capacity != capacity) {
-                // It is a node of the placement.
-                let _ = charter.placement.set_capacity(id, capacity);
+        let placement = &mut charter.placement;
+        match &self.want {
+            Want::Holders { add, remove } => {
+                let wanted = add.iter().map(|id| (*id, capacity_of(*id)));
+                for (id, capacity) in wanted.chain(remove.iter().map(|id| (*id, 0))) {
+                    if placement.node(id).is_some_and(|node| node.capacity != capacity) {
+                        // It is a node of the placement.
+                        let _ = placement.set_capacity(id, capacity);
+                    }
+                }
             }
+            // It was looked at when it was taken.
+            Want::Copies(copies) if *copies != placement.copies() => drop(placement.set_copies(*copies)),
+            Want::Copies(_) => {}
         }
     }
 
-    /// Gives up what a later wish wants otherwise; whether nothing is left.
-    fn is_undone(&mut self, add: &[NodeId], remove: &[NodeId]) -> bool {
-        self.add.retain(|id| !remove.contains(id));
-        self.remove.retain(|id| !add.contains(id));
-        self.add.is_empty() && self.remove.is_empty()
+    /// Gives up what a later one wants otherwise; whether nothing is left.
+    fn is_undone(&mut self, later: &Want) -> bool {
+        match (&mut self.want, later) {
+            (Want::Holders { add, remove }, Want::Holders { add: now_add, remove: now_remove }) => {
+                add.retain(|id| !now_remove.contains(id));
+                remove.retain(|id| !now_add.contains(id));
+                add.is_empty() && remove.is_empty()
+            }
+            (Want::Copies(copies), Want::Copies(now)) => copies != now,
+            _ => false,
+        }
     }
 
-    /// Whether nobody holds what it should not any more.
+    /// Whether nobody holds what it should not any more, and everybody what it should.
     fn is_true(&self, placement: &Placement) -> bool {
-        let count = placement.bucket_count().get();
-        let holds = |id: &NodeId| {
-            (0..count).map(Bucket).any(|bucket| {
-                placement.members(bucket).contains(id) || placement.reported(bucket).1.contains(id)
-            })
-        };
-        let capacity = |id: &NodeId| placement.node(*id).map(|node| node.capacity);
-        let is_empty = |id: &NodeId| capacity(id).is_none_or(|capacity| capacity == 0 && !holds(id));
-        self.remove.iter().all(is_empty) && self.add.iter().all(|id| capacity(id) != Some(0))
+        let mut buckets = (0..placement.bucket_count().get()).map(Bucket);
+        match &self.want {
+            Want::Holders { add, remove } => {
+                let holds = |id: &NodeId| {
+                    buckets.clone().any(|bucket| {
+                        placement.members(bucket).contains(id) || placement.reported(bucket).1.contains(id)
+                    })
+                };
+                let capacity = |id: &NodeId| placement.node(*id).map(|node| node.capacity);
+                let is_empty = |id: &NodeId| capacity(id).is_none_or(|capacity| capacity == 0 && !holds(id));
+                remove.iter().all(is_empty) && add.iter().all(|id| capacity(id) != Some(0))
+            }
+            Want::Copies(copies) => {
+                let count = placement.members_wanted();
+                let has_all = |bucket: Bucket| {
+                    let members = placement.members(bucket);
+                    let there = placement.reported(bucket).1;
+                    members.len() == count
+                        && there.len() == count
+                        && members.iter().all(|id| there.contains(id))
+                };
+                placement.copies() == *copies && buckets.all(has_all)
+            }
+        }
     }
 }
 
@@ -79,19 +120,39 @@ impl Node {
             )
         } else if !placement.is_some_and(stays) {
             refused("no node would be left to hold anything")
-        } else if roster.wishes.len() >= WISHES_MAX {
-            refused("too many changes are under way: try again")
         } else {
-            let undone =
-                roster.wishes.extract_if(.., |wish| wish.is_undone(&add, &remove)).collect::<Vec<_>>();
-            roster.wishes.push(Wish { asker, add, remove });
-            for wish in undone {
-                let why = "a later change undid this one".into();
-                self.admin_ended(wish.asker, AdminOutcome::Refused(why), out);
-            }
-            return;
+            return self.wish(asker, Want::Holders { add, remove }, out);
         };
         self.admin_ended(asker, outcome, out);
+    }
+
+    /// Takes an operator's wish, as the leader of bucket 0: copies are made or given up until there are so many of each bucket.
+    pub(crate) fn change_copies(&mut self, asker: Asker, copies: u8, out: &mut Out) {
+        let why = match self.placement().cloned() {
+            None if self.roster.is_some() => "the cluster is just being founded: try again".into(),
+            None => "every node of this cluster holds everything; that is settled when it is founded".into(),
+            Some(mut placement) => match placement.set_copies(copies) {
+                Ok(()) => return self.wish(asker, Want::Copies(copies), out),
+                Err(misfit) => misfit.to_string(),
+            },
+        };
+        self.admin_ended(asker, AdminOutcome::Refused(why), out);
+    }
+
+    fn wish(&mut self, asker: Asker, want: Want, out: &mut Out) {
+        let Some(roster) = &mut self.roster else { return };
+        let undone: Vec<Wish> = roster.wishes.extract_if(.., |wish| wish.is_undone(&want)).collect();
+        let refused = match roster.wishes.len() < WISHES_MAX {
+            true => {
+                roster.wishes.push(Wish { asker, want });
+                None
+            }
+            false => Some((asker, "too many changes are under way: try again")),
+        };
+        let undone = undone.into_iter().map(|wish| (wish.asker, "a later change undid this one"));
+        for (asker, why) in undone.chain(refused) {
+            self.admin_ended(asker, AdminOutcome::Refused(why.into()), out);
+        }
     }
 
     /// Ends wishes that have come true, or that another leader has to be asked for.

@@ -64,6 +64,11 @@ pub enum AdminRequest {
         /// Which.
         bucket: Bucket,
     },
+    /// Change how many copies there are of each bucket, where buckets are placed on nodes that come and go.
+    SetCopies {
+        /// So many, or as many as there are nodes if these are fewer.
+        copies: u8,
+    },
 }
 
 /// How an operator's request ended.
@@ -206,6 +211,9 @@ pub struct Status {
     pub believed_leader: Option<NodeId>,
     /// Number of the member list, or of the view.
     pub epoch: u64,
+    /// How many copies of each bucket there should be; 0: one on each node.
+    #[serde(default)]
+    pub copies: u8,
     /// The members.
     pub members: Vec<Member>,
     /// Nodes that catch up before they become members.

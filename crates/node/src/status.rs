@@ -2,6 +2,7 @@
 
 use alloc::vec::Vec;
 use quorate_api::Bucket;
+use quorate_buckets::Placement;
 use quorate_kernel::NodeId;
 
 use crate::admin::from_log_member;
@@ -32,6 +33,7 @@ impl Node {
             ready: self.is_ready(),
             believed_leader: self.believed_leader(Bucket(0)),
             epoch: view.unwrap_or(epoch.number),
+            copies: self.placement().map_or(0, Placement::copies),
             members: self.members(),
             learners: log.learners(),
             log_last: log.last(),

@@ -208,6 +208,7 @@ fn messages() -> Vec<(&'static str, Message)> {
         ("report", Message::Report { mark: 300, members: vec![NodeId(1), NodeId(3)] }),
         ("read_index", Message::ReadIndex { id: 9 }),
         ("read_indexed", Message::ReadIndexed { id: 9, index: 300 }),
+        ("admin.copies", Message::Admin { id: 4, request: AdminRequest::SetCopies { copies: 5 } }),
         ("admin.recover", Message::Admin { id: 3, request: AdminRequest::Recover { bucket: Bucket(258) } }),
         ("recovery.ask", Message::Recovery(Recovery::Ask { epoch: 7 << 36, view: 7 })),
         ("recovery.fenced", Message::Recovery(fenced(Some(standing)))),

@@ -95,7 +95,7 @@ fn new(dir: &Path, up: &Up) -> Result<Manifest> {
     Ok(manifest)
 }
 
-/// What a cluster is made of cannot be changed: whoever asks for something else is told before anything starts.
+/// What a cluster is founded with is settled then: whoever asks for something else is told before anything starts.
 fn refuse_shape(up: &Up, manifest: &Manifest) -> Result<()> {
     let configured = load_config(&up.settings, &[])?.config.cluster;
     let (buckets, copies) =
@@ -105,8 +105,8 @@ fn refuse_shape(up: &Up, manifest: &Manifest) -> Result<()> {
         return Ok(());
     }
     let text = format!(
-        "the cluster exists with {}, which cannot be changed: leave --buckets and --copies (and their settings) away, or \
-         found another cluster in another --data directory; nothing was started",
+        "the cluster was founded with {}: leave --buckets and --copies (and their settings) away, or found another cluster in \
+         another --data directory. `quorate copies` changes the number of copies while it runs. Nothing was started",
         Shape { buckets: manifest.buckets, copies: manifest.copies }
     );
     Err(failure(exit::USAGE, text))

@@ -3,6 +3,7 @@
 pub(crate) mod bench;
 pub(crate) mod check;
 pub(crate) mod config;
+pub(crate) mod copies;
 pub(crate) mod data;
 pub(crate) mod figures;
 pub(crate) mod local;

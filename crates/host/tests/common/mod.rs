@@ -169,11 +169,16 @@ impl Machine for Toy {
             Event::Input(Input::ConnectionClosed(_)) => self.held = 0,
             Event::Input(Input::Admin(
                 ticket,
-                AdminRequest::TransferLeadership { .. } | AdminRequest::Recover { bucket: Bucket(0) },
+                AdminRequest::TransferLeadership { .. }
+                | AdminRequest::SetCopies { copies: 1..=9 }
+                | AdminRequest::Recover { bucket: Bucket(0) },
             )) => {
                 out.output(Output::Admin(ticket, AdminOutcome::Done));
             }
-            Event::Input(Input::Admin(ticket, AdminRequest::ChangeMembers { .. })) => {
+            Event::Input(Input::Admin(
+                ticket,
+                AdminRequest::ChangeMembers { .. } | AdminRequest::SetCopies { .. },
+            )) => {
                 out.output(Output::Admin(ticket, AdminOutcome::Refused("toys do not change".into())));
             }
             Event::Input(Input::Admin(ticket, AdminRequest::Recover { .. })) => {
@@ -197,6 +202,7 @@ impl Hosted for Toy {
             ready: !self.disk_full,
             believed_leader: None,
             epoch: self.lost,
+            copies: 0,
             members: self.peers.clone(),
             learners: self.connected.clone(),
             log_last: 0,

@@ -76,12 +76,19 @@ impl Operator {
         } else {
             let all: Vec<NodeId> = nodes.ids().collect();
             let Some(now) = leader(nodes, Bucket(0)).and_then(|leader| nodes.machine(leader)) else { return };
+            if now.placement().is_some() && rng.chance(1, 4) {
+                return self.ask(AdminRequest::SetCopies { copies: rng.between(1, 4) as u8 }, target, agenda);
+            }
             let members: Vec<NodeId> = now.status().members.iter().map(|member| member.id).collect();
             let wanted = wish(&members, &all, target, rng);
             let add = wanted.iter().filter(|id| !members.contains(id)).map(|id| member(*id)).collect();
             let remove = members.iter().copied().filter(|id| !wanted.contains(id)).collect();
             AdminRequest::ChangeMembers { add, remove }
         };
+        self.ask(request, target, agenda);
+    }
+
+    fn ask(&mut self, request: AdminRequest, target: NodeId, agenda: &mut Agenda<Input>) {
         self.tickets += 1;
         let ticket = Ticket(self.tickets);
         self.asked.insert(ticket, agenda.now());
