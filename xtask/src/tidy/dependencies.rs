@@ -15,12 +15,13 @@ pub(super) const MACHINES: &[&str] = &[
     "values",
     "shard",
     "buckets",
+    "groups",
     "node",
     "resp",
 ];
 
 /// All that a machine crate may take from outside.
-const MACHINE_LIBRARIES: &[&str] = &["bytes", "serde", "postcard", "crc32fast", "itoa", "memchr"];
+const MACHINE_LIBRARIES: &[&str] = &["bytes", "serde", "postcard", "crc32fast", "itoa", "libm", "memchr"];
 
 /// Libraries that open sockets or files, and the only crates that may do so through them.
 const CONFINED: &[&str] = &["mio", "socket2", "lsm-tree", "tiny_http"];

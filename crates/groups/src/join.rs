@@ -1,0 +1,206 @@
+//! Which group a node joins, who leads a group, and how members are shared out when it splits: for diversity, resilience, latency
+//! and load, in this order of importance (Scatter 6, table 1).
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+use core::cmp::Reverse;
+use core::time::Duration;
+use quorate_kernel::NodeId;
+use serde::{Deserialize, Serialize};
+
+use crate::group::{GroupId, MEMBERS_MAX};
+
+/// How many groups a node looks at before it joins one (Scatter 6.1 finds four enough).
+pub const SAMPLES: usize = 4;
+
+/// What a node shares failures with, from the largest to the smallest. Nodes without a name for something share one.
+#[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord, Hash, Default, Serialize, Deserialize)]
+pub struct Place<T> {
+    /// A site.
+    pub zone: T,
+    /// Within it.
+    pub rack: T,
+    /// A machine.
+    pub host: T,
+}
+
+/// A group that a node may join.
+#[derive(Debug, Clone, PartialEq)]
+pub struct Candidate {
+    /// Which.
+    pub group: GroupId,
+    /// How many members it has.
+    pub size: usize,
+    /// The chance that it fails before it can replace who dies, if lifetimes are known.
+    pub failure: Option<f64>,
+    /// How many of its members share a host, a rack, a zone with the node.
+    pub near: Near,
+    /// Operations in a second of late, for each member.
+    pub load: f64,
+    /// How long an operation takes that the node would lead, if that was tried.
+    pub latency: Option<Duration>,
+}
+
+/// How many members of a group share something with a node.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Default)]
+pub struct Near {
+    /// Its machine.
+    pub host: usize,
+    /// Its rack.
+    pub rack: usize,
+    /// Its site.
+    pub zone: usize,
+}
+
+impl Near {
+    /// Counts.
+    pub fn count<'a, T: Eq + 'a>(node: &Place<T>, members: impl IntoIterator<Item = &'a Place<T>>) -> Near {
+        let mut near = Near::default();
+        for member in members.into_iter().filter(|member| member.zone == node.zone) {
+            near.zone += 1;
+            near.rack += usize::from(member.rack == node.rack);
+            near.host += usize::from(member.rack == node.rack && member.host == node.host);
+        }
+        near
+    }
+}
+
+/// What is wanted of groups that are safe enough.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Aim {
+    /// Fast operations.
+    Latency,
+    /// Even load.
+    Load,
+}
+
+/// The group that a node joins, of those it looked at: never one that has a member on the same machine, if others have not. Of
+/// these the one most likely to fail, as long as one is likelier than `most`; the smallest, if lifetimes are not known. Once
+/// all are safe, as `aim` says.
+pub fn choose(candidates: &[Candidate], most: f64, aim: Aim) -> Option<GroupId> {
+    let open = candidates.iter().filter(|candidate| candidate.size < MEMBERS_MAX);
+    let alone = |candidate: &&Candidate| candidate.near.host == 0;
+    let apart: Vec<&Candidate> = open.clone().filter(alone).collect();
+    let open: Vec<&Candidate> = if apart.is_empty() { open.collect() } else { apart };
+    let fails = |candidate: &Candidate| candidate.failure.unwrap_or(1.0);
+    let unsafe_ones = || open.iter().copied().filter(|candidate| fails(candidate) > most);
+    // Whoever is as likely to fail: fewer members, and fewer that fail together with the node.
+    let by_need = |one: &&Candidate, other: &&Candidate| {
+        let rest = |candidate: &Candidate| Reverse((candidate.size, candidate.near, candidate.group));
+        fails(one).total_cmp(&fails(other)).then_with(|| rest(one).cmp(&rest(other)))
+    };
+    let needy = unsafe_ones().max_by(by_need);
+    let best = needy.or_else(|| match aim {
+        // Whoever was not tried comes last.
+        Aim::Latency => open.iter().copied().min_by_key(|candidate| {
+            (candidate.latency.unwrap_or(Duration::MAX), candidate.near, candidate.size, candidate.group)
+        }),
+        Aim::Load => open.iter().copied().max_by(|one, other| {
+            let rest = |candidate: &Candidate| Reverse((candidate.near, candidate.size, candidate.group));
+            one.load.total_cmp(&other.load).then_with(|| rest(one).cmp(&rest(other)))
+        }),
+    });
+    best.map(|candidate| candidate.group)
+}
+
+/// Whom a leader hands leadership over to: the member whose agreements take the least time, if that is less than four fifths of its own.
+pub fn better_leader(own: Duration, others: &[(NodeId, Duration)]) -> Option<NodeId> {
+    let best = others.iter().min_by_key(|(node, latency)| (*latency, *node))?;
+    (best.1 * 5 < own * 4).then_some(best.0)
+}
+
+/// Two halves of a group's members, the first not the smaller, both spread over zones, racks and hosts as the whole is.
+pub fn halves<T: Ord + Clone>(members: &[(NodeId, Place<T>)]) -> (Vec<NodeId>, Vec<NodeId>) {
+    let mut ordered: Vec<&(NodeId, Place<T>)> = members.iter().collect();
+    ordered.sort_by(|one, other| (&one.1, one.0).cmp(&(&other.1, other.0)));
+    let half = |odd: usize| ordered.iter().skip(odd).step_by(2).map(|(node, _)| *node).collect();
+    (half(0), half(1))
+}
+
+/// How many zones these members are in.
+pub fn zones<T: Ord>(places: &[Place<T>]) -> usize {
+    places.iter().map(|place| &place.zone).collect::<BTreeSet<_>>().len()
+}
+
+/// How many members the zone with the most has: if it is a majority, the group does not outlive that zone.
+pub fn most_in_a_zone<T: Ord>(places: &[Place<T>]) -> usize {
+    let mut counts: BTreeMap<&T, usize> = BTreeMap::new();
+    for place in places {
+        *counts.entry(&place.zone).or_default() += 1;
+    }
+    counts.into_values().max().unwrap_or(0)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+
+    fn candidate(group: u64, size: usize, failure: Option<f64>) -> Candidate {
+        let (near, load, latency) = (Near::default(), 0.0, None);
+        Candidate { group: GroupId(group), size, failure, near, load, latency }
+    }
+
+    #[test]
+    fn the_group_most_likely_to_fail_is_joined() {
+        let groups = [candidate(1, 5, Some(1e-4)), candidate(2, 7, Some(1e-3)), candidate(3, 3, Some(1e-5))];
+        assert_eq!(choose(&groups, 1e-7, Aim::Load), Some(GroupId(2)));
+        let unknown = [candidate(1, 5, None), candidate(2, 4, None), candidate(3, 4, None)];
+        assert_eq!(choose(&unknown, 1e-7, Aim::Load), Some(GroupId(2)), "the smallest");
+        let mut diverse = unknown.clone();
+        diverse[1].near.zone = 2;
+        assert_eq!(choose(&diverse, 1e-7, Aim::Load), Some(GroupId(3)), "where fewer fail with it");
+        assert_eq!(choose(&[], 1e-7, Aim::Load), None);
+        assert_eq!(choose(&[candidate(1, MEMBERS_MAX, None)], 1e-7, Aim::Load), None, "it is full");
+    }
+
+    #[test]
+    fn no_machine_has_two_members_of_a_group_if_that_can_be() {
+        let mut groups = [candidate(1, 3, Some(0.5)), candidate(2, 9, Some(1e-9))];
+        groups[0].near = Near { host: 1, rack: 1, zone: 1 };
+        assert_eq!(choose(&groups, 1e-7, Aim::Latency), Some(GroupId(2)));
+        groups[1].near.host = 1;
+        assert_eq!(choose(&groups, 1e-7, Aim::Latency), Some(GroupId(1)), "or else as if it were not so");
+    }
+
+    #[test]
+    fn safe_groups_are_chosen_by_latency_or_load() {
+        let mut groups =
+            [candidate(1, 9, Some(1e-9)), candidate(2, 9, Some(1e-8)), candidate(3, 9, Some(1e-9))];
+        groups[0].latency = Some(Duration::from_millis(80));
+        groups[1].latency = Some(Duration::from_millis(50));
+        groups[2].load = 900.0;
+        assert_eq!(choose(&groups, 1e-7, Aim::Latency), Some(GroupId(2)));
+        assert_eq!(choose(&groups, 1e-7, Aim::Load), Some(GroupId(3)));
+        groups[0].failure = Some(1e-6);
+        assert_eq!(choose(&groups, 1e-7, Aim::Load), Some(GroupId(1)), "safety goes first");
+    }
+
+    #[test]
+    fn leadership_moves_where_much_is_gained_and_not_back() {
+        let ms = Duration::from_millis;
+        let others = [(NodeId(2), ms(79)), (NodeId(3), ms(70))];
+        assert_eq!(better_leader(ms(100), &others), Some(NodeId(3)));
+        assert_eq!(better_leader(ms(87), &others), None);
+        assert_eq!(better_leader(ms(70), &[(NodeId(1), ms(100))]), None);
+    }
+
+    #[test]
+    fn both_halves_are_spread_as_the_whole_is() {
+        let place = |id: u64| Place { zone: id % 3, rack: id % 2, host: id };
+        let members: Vec<(NodeId, Place<u64>)> = (1..=13).map(|id| (NodeId(id), place(id))).collect();
+        let (first, second) = halves(&members);
+        assert_eq!((first.len(), second.len()), (7, 6));
+        for half in [first, second] {
+            let places: Vec<Place<u64>> = half.iter().map(|node| place(node.0)).collect();
+            assert_eq!((zones(&places), most_in_a_zone(&places) <= 3), (3, true), "{half:?}");
+        }
+    }
+
+    #[test]
+    fn who_is_near_is_counted_from_the_largest_on() {
+        let place = |zone, rack, host| Place { zone, rack, host };
+        let members = vec![place(1, 1, 1), place(1, 1, 2), place(1, 2, 1), place(2, 1, 1)];
+        assert_eq!(Near::count(&place(1, 1, 1), &members), Near { host: 1, rack: 2, zone: 3 });
+    }
+}

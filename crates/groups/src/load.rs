@@ -1,0 +1,208 @@
+//! Where borders should be, and who should lead shards, so that all work as much (Scatter 6.3).
+
+use alloc::vec;
+use alloc::vec::Vec;
+
+/// How much more a group has to have than its neighbour, for what each can bear, before the border between them moves (Scatter 6.3).
+pub const SKEW: f64 = 1.6;
+
+/// A piece of a group's span with a log of its own, and how much is asked of it.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Shard {
+    /// Its first position.
+    pub start: u64,
+    /// Operations in a second, say; any unit that all use.
+    pub load: f64,
+}
+
+/// A group as far as its load is concerned.
+#[derive(Debug, Clone, Copy)]
+pub struct Burden<'a> {
+    /// Its shards, in their order.
+    pub shards: &'a [Shard],
+    /// How much it can bear, in any unit that all use: the number of its members, say.
+    pub capacity: f64,
+}
+
+fn total(shards: &[Shard]) -> f64 {
+    shards.iter().map(|shard| shard.load).sum()
+}
+
+/// Where the border between neighbours should be, the second of which follows the first: at the border of a shard, so that the one
+/// that has more to do, for what it can bear, has as little as can be. None if neither has [`SKEW`] times the other's, or no
+/// border takes a tenth off. So after a move, with the same loads, there is never another.
+pub fn border(first: Burden<'_>, second: Burden<'_>) -> Option<u64> {
+    let all: Vec<Shard> = [first.shards, second.shards].concat();
+    let (sum, now) = (total(&all), first.shards.len());
+    let burdens = |load: f64| (load / first.capacity, (sum - load) / second.capacity);
+    let (left, right) = burdens(total(first.shards));
+    if left.max(right) < SKEW * left.min(right) {
+        return None;
+    }
+    let mut load = 0.0;
+    let mut best: Option<(f64, usize)> = None;
+    for (before, shard) in all.iter().enumerate().take(all.len().saturating_sub(1)) {
+        load += shard.load;
+        let (one, other) = burdens(load);
+        let found = (one.max(other), before + 1);
+        // Of equals, the one that moves less.
+        let key = |(most, index): (f64, usize)| (most, index.abs_diff(now));
+        if best.is_none_or(|known| key(found) < key(known)) {
+            best = Some(found);
+        }
+    }
+    let (_, index) = best.filter(|(most, index)| *most < left.max(right) * 0.9 && *index != now)?;
+    Some(all[index].start)
+}
+
+/// Where a group should be split: at the border of a shard, so that both halves have as much to do; none if it has one shard.
+pub fn middle(shards: &[Shard]) -> Option<u64> {
+    let half = total(shards) / 2.0;
+    let mut before = 0.0;
+    let mut best: Option<(f64, f64, u64)> = None;
+    for (index, pair) in shards.windows(2).enumerate() {
+        before += pair[0].load;
+        // Of equals, as with no load at all, the one in the middle of the shards.
+        let aside = ((index + 1) as f64 - shards.len() as f64 / 2.0).abs();
+        let key = ((before - half).abs(), aside, pair[1].start);
+        if best.is_none_or(|known| (key.0, key.1) < (known.0, known.1)) {
+            best = Some(key);
+        }
+    }
+    best.map(|(.., border)| border)
+}
+
+/// Who should lead each shard. `leaders` has who does now, as places among members that can bear as much as `capacities` says;
+/// 0 leads nothing. A shard changes its leader only where that takes a tenth off the most loaded member.
+pub fn leaders(loads: &[f64], leaders: &[Option<usize>], capacities: &[f64]) -> Vec<Option<usize>> {
+    let able = |member: &usize| capacities.get(*member).is_some_and(|capacity| *capacity > 0.0);
+    let mut sums = vec![0.0; capacities.len()];
+    let mut chosen: Vec<Option<usize>> = leaders.iter().map(|leader| leader.filter(able)).collect();
+    chosen.resize(loads.len(), None);
+    for (load, leader) in loads.iter().zip(&chosen) {
+        leader.iter().for_each(|member| sums[*member] += load);
+    }
+    // Where nothing is asked of shards, their number counts a little.
+    let weight = |shard: usize| loads[shard].max(1e-9);
+    let burden = |sums: &[f64], member: usize, more: f64| (sums[member] + more) / capacities[member];
+    let idlest = |sums: &[f64], more: f64| {
+        let members = (0..capacities.len()).filter(able);
+        members.min_by(|one, other| burden(sums, *one, more).total_cmp(&burden(sums, *other, more)))
+    };
+    let mut homeless: Vec<usize> = (0..loads.len()).filter(|shard| chosen[*shard].is_none()).collect();
+    homeless.sort_by(|one, other| weight(*other).total_cmp(&weight(*one)));
+    for shard in homeless {
+        chosen[shard] = idlest(&sums, weight(shard));
+        chosen[shard].iter().for_each(|member| sums[*member] += weight(shard));
+    }
+    // Each move makes the most loaded member's load less, so it ends; this many are plenty.
+    for _ in 0..loads.len() {
+        let members = (0..capacities.len()).filter(able);
+        let most =
+            members.max_by(|one, other| burden(&sums, *one, 0.0).total_cmp(&burden(&sums, *other, 0.0)));
+        let Some(most) = most else { break };
+        let now = burden(&sums, most, 0.0);
+        let of_most = (0..loads.len()).filter(|shard| chosen[*shard] == Some(most));
+        let moved = of_most.filter_map(|shard| {
+            let to = idlest(&sums, weight(shard)).filter(|to| *to != most)?;
+            let then = burden(&sums, to, weight(shard)).max(burden(&sums, most, -weight(shard)));
+            (then < now * 0.9).then_some((then, shard, to))
+        });
+        let Some((_, shard, to)) = moved.min_by(|one, other| one.0.total_cmp(&other.0)) else { break };
+        sums[most] -= weight(shard);
+        sums[to] += weight(shard);
+        chosen[shard] = Some(to);
+    }
+    chosen
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use quorate_kernel::Rng;
+
+    fn shards(start: u64, loads: &[f64]) -> Vec<Shard> {
+        let shard = |(index, load): (usize, &f64)| Shard { start: start + index as u64, load: *load };
+        loads.iter().enumerate().map(shard).collect()
+    }
+
+    fn between(first: &[f64], second: &[f64], capacities: (f64, f64)) -> Option<u64> {
+        let (left, right) = (shards(0, first), shards(first.len() as u64, second));
+        let first = Burden { shards: &left, capacity: capacities.0 };
+        border(first, Burden { shards: &right, capacity: capacities.1 })
+    }
+
+    #[test]
+    fn borders_move_when_loads_differ_by_much() {
+        assert_eq!(between(&[10.0, 10.0, 10.0, 10.0], &[10.0, 0.0], (3.0, 3.0)), Some(3), "40 and 10");
+        assert_eq!(between(&[10.0, 10.0, 10.0], &[10.0, 10.0], (3.0, 3.0)), None, "30 and 20: 1.5 times");
+        assert_eq!(
+            between(&[10.0, 10.0, 10.0], &[10.0, 10.0, 10.0], (1.0, 3.0)),
+            Some(1),
+            "of what each can bear"
+        );
+        assert_eq!(between(&[1.0], &[100.0], (3.0, 3.0)), None, "a single hot shard stays where it is");
+        assert_eq!(between(&[1.0], &[100.0, 1.0, 1.0], (3.0, 3.0)), None, "and nothing is gained around it");
+        assert_eq!(between(&[0.0, 0.0], &[0.0, 0.0], (3.0, 3.0)), None, "nothing to do");
+    }
+
+    #[test]
+    fn with_the_same_loads_a_border_moves_once() {
+        let mut rng = Rng::new(7);
+        let mut moved = 0;
+        for _ in 0..2_000 {
+            let count = rng.between(2, 40) as usize;
+            let loads: Vec<f64> = (0..count).map(|_| (rng.fraction() * 9.0).powi(4)).collect();
+            let at = rng.between(1, count as u64 - 1) as usize;
+            let capacities = (rng.between(1, 9) as f64, rng.between(1, 9) as f64);
+            let Some(border) = between(&loads[..at], &loads[at..], capacities) else { continue };
+            moved += 1;
+            let (first, second) = loads.split_at(border as usize);
+            assert!(!first.is_empty() && !second.is_empty());
+            assert_eq!(between(first, second, capacities), None, "{loads:?} from {at} to {border}");
+        }
+        assert!(moved > 500, "{moved}");
+    }
+
+    #[test]
+    fn splits_halve_the_load_and_not_the_span() {
+        assert_eq!(middle(&shards(0, &[1.0, 1.0, 1.0, 9.0])), Some(3));
+        assert_eq!(middle(&shards(0, &[9.0, 1.0, 1.0, 1.0])), Some(1));
+        assert_eq!(middle(&shards(0, &[0.0; 8])), Some(4));
+        assert_eq!(middle(&shards(0, &[5.0])), None);
+    }
+
+    #[test]
+    fn all_members_lead_for_what_they_can_bear() {
+        let mut rng = Rng::new(8);
+        for _ in 0..500 {
+            let loads: Vec<f64> = (0..rng.between(16, 64)).map(|_| rng.fraction() * 10.0).collect();
+            let capacities: Vec<f64> = (0..rng.between(1, 9)).map(|_| rng.between(1, 3) as f64).collect();
+            let chosen = leaders(&loads, &vec![None; loads.len()], &capacities);
+            let mean = loads.iter().sum::<f64>() / capacities.iter().sum::<f64>();
+            let largest = loads.iter().copied().fold(0.0, f64::max);
+            for (member, capacity) in capacities.iter().enumerate() {
+                let own: f64 = loads
+                    .iter()
+                    .zip(&chosen)
+                    .filter(|(_, by)| **by == Some(member))
+                    .map(|(load, _)| load)
+                    .sum();
+                assert!(own / capacity <= mean + largest, "{own} for {capacity}, {mean} in the mean");
+            }
+            assert_eq!(leaders(&loads, &chosen, &capacities), chosen, "nothing moves again");
+        }
+    }
+
+    #[test]
+    fn leaders_stay_where_little_is_gained() {
+        assert_eq!(
+            leaders(&[1.0, 1.0, 1.0], &[Some(0), Some(0), Some(1)], &[1.0, 1.0]),
+            [Some(0), Some(0), Some(1)]
+        );
+        let gone = leaders(&[1.0, 1.0, 1.0, 1.0], &[Some(0), Some(1), Some(2), Some(2)], &[1.0, 1.0, 0.0]);
+        assert_eq!(gone[..2], [Some(0), Some(1)], "those who stay keep theirs");
+        assert_eq!(gone.iter().filter(|by| **by == Some(0)).count(), 2);
+        assert_eq!(leaders(&[1.0], &[Some(0)], &[0.0]), [None], "nobody can");
+    }
+}

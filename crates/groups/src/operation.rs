@@ -1,0 +1,339 @@
+//! What can be done to groups, and what it means for each group concerned (Scatter 4.2; Table of operations: member change, split,
+//! merge, migrate, repartition).
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec;
+use alloc::vec::Vec;
+use quorate_kernel::NodeId;
+use serde::{Deserialize, Serialize};
+
+use crate::group::{Group, GroupId, MEMBERS_MAX, Misfit, Name, Stand};
+
+/// Something that changes the ring.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Operation {
+    /// Nodes come and go, any number at once.
+    Members {
+        /// Whose.
+        group: GroupId,
+        /// Who becomes a member.
+        add: Vec<NodeId>,
+        /// Who is one no more.
+        remove: Vec<NodeId>,
+    },
+    /// One group becomes two, which divide its span and its members.
+    Split {
+        /// Which.
+        group: GroupId,
+        /// Where the second begins.
+        border: u64,
+        /// The members of the first; the others are the second's.
+        first: Vec<NodeId>,
+        /// Names of the two.
+        names: [GroupId; 2],
+    },
+    /// Two neighbours become one.
+    Merge {
+        /// The first.
+        left: GroupId,
+        /// The one that follows it.
+        right: GroupId,
+        /// Name of the one.
+        name: GroupId,
+    },
+    /// Neighbours move the border between them.
+    Repartition {
+        /// The first.
+        left: GroupId,
+        /// The one that follows it.
+        right: GroupId,
+        /// Where the second begins from now on.
+        border: u64,
+    },
+    /// A member of one group becomes one of another.
+    Migrate {
+        /// Who.
+        node: NodeId,
+        /// From which group.
+        from: GroupId,
+        /// To which.
+        to: GroupId,
+    },
+}
+
+/// A group that begins when an operation has happened.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Heir {
+    /// What it is, and its neighbours.
+    pub stand: Stand,
+    /// Whose seals it has to wait for: groups that had a part of its span, whose state it needs, and the one that a member comes from.
+    pub from: Vec<Name>,
+}
+
+/// What an operation means for one of the groups concerned.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Effect {
+    /// It has other neighbours; `None`: the same as before.
+    Neighbours {
+        /// The group before it.
+        before: Option<Group>,
+        /// The group after it.
+        after: Option<Group>,
+    },
+    /// It is sealed, and these go on: one, or two. The same group with another epoch may be among them.
+    Succeed(Vec<Heir>),
+}
+
+/// What one group is asked to vote on and to carry out.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Part {
+    /// The group, as the coordinator knows it. Another epoch votes no.
+    pub group: Name,
+    /// The links it has to lock, by their borders, with the groups on both sides as the coordinator knows them.
+    pub links: BTreeMap<u64, (Name, Name)>,
+    /// What happens then.
+    pub effect: Effect,
+}
+
+/// What is known of a stretch of the ring: groups, and who follows whom at which border.
+#[derive(Debug, Clone, Default)]
+struct Sight {
+    groups: BTreeMap<GroupId, Group>,
+    links: BTreeMap<u64, (GroupId, GroupId)>,
+}
+
+impl Sight {
+    /// Puts stands together. If one contradicts another, they were not seen at the same time: a group that changes could be
+    /// taken for one that nobody has to ask.
+    fn of(stands: &[Stand]) -> Result<Sight, Misfit> {
+        let mut sight = Sight::default();
+        for stand in stands {
+            for group in [&stand.before, &stand.group, &stand.after] {
+                let id = group.name.id;
+                if sight.groups.entry(id).or_insert_with(|| group.clone()) != group {
+                    return Err(Misfit::Contradiction(id));
+                }
+            }
+            let (before, id, after) = (stand.before.name.id, stand.group.name.id, stand.after.name.id);
+            for (border, pair) in
+                [(stand.group.span.start, (before, id)), (stand.group.span.end, (id, after))]
+            {
+                if *sight.links.entry(border).or_insert(pair) != pair {
+                    return Err(Misfit::Contradiction(id));
+                }
+            }
+        }
+        Ok(sight)
+    }
+
+    fn group(&self, id: GroupId) -> Result<&Group, Misfit> {
+        self.groups.get(&id).ok_or(Misfit::Unknown(id))
+    }
+
+    /// Both, if the second follows the first.
+    fn pair(&self, left: GroupId, right: GroupId) -> Result<(&Group, &Group), Misfit> {
+        let pair = (self.group(left)?, self.group(right)?);
+        let follows = self.links.get(&pair.1.span.start) == Some(&(left, right));
+        if follows && left != right { Ok(pair) } else { Err(Misfit::NotNeighbours(left, right)) }
+    }
+}
+
+/// What an operation makes of groups: for each that ends or changes, those that go on in its place, in order.
+type Heirs = BTreeMap<GroupId, Vec<Group>>;
+
+impl Operation {
+    /// The groups that it changes. Their stands have to be known to plan it.
+    pub fn changed(&self) -> Vec<GroupId> {
+        match self {
+            Operation::Members { group, .. } | Operation::Split { group, .. } => vec![*group],
+            Operation::Merge { left, right, .. } | Operation::Repartition { left, right, .. } => {
+                vec![*left, *right]
+            }
+            Operation::Migrate { from, to, .. } => vec![*from, *to],
+        }
+    }
+
+    /// What it means for each group concerned: those that it changes, and their neighbours. `stands` are those of the
+    /// groups that it changes; they may be out of date, then somebody will vote no.
+    ///
+    /// # Errors
+    /// If it makes no sense there.
+    pub fn plan(&self, stands: &[Stand]) -> Result<BTreeMap<GroupId, Part>, Misfit> {
+        for id in self.changed() {
+            if !stands.iter().any(|stand| stand.group.name.id == id) {
+                return Err(Misfit::Unknown(id));
+            }
+        }
+        let old = Sight::of(stands)?;
+        let heirs = self.heirs(&old)?;
+        check(&old, &heirs)?;
+        let new = self.after(&old, &heirs);
+        let touches = |pair: &(GroupId, GroupId)| heirs.contains_key(&pair.0) || heirs.contains_key(&pair.1);
+        let links: BTreeMap<u64, (GroupId, GroupId)> = old
+            .links
+            .iter()
+            .filter(|(_, pair)| touches(pair))
+            .map(|(border, pair)| (*border, *pair))
+            .collect();
+        let concerned: BTreeSet<GroupId> = links.values().flat_map(|(left, right)| [*left, *right]).collect();
+        let part = |id: GroupId| {
+            let name = |id: GroupId| old.groups[&id].name;
+            let own = links.iter().filter(|(_, (left, right))| *left == id || *right == id);
+            let own = own.map(|(border, (left, right))| (*border, (name(*left), name(*right)))).collect();
+            let effect = match heirs.get(&id) {
+                Some(groups) => {
+                    Effect::Succeed(groups.iter().map(|group| heir(&old, &new, &heirs, group)).collect())
+                }
+                None => neighbours(&new, &links, id),
+            };
+            (id, Part { group: name(id), links: own, effect })
+        };
+        Ok(concerned.into_iter().map(part).collect())
+    }
+
+    fn heirs(&self, sight: &Sight) -> Result<Heirs, Misfit> {
+        match self {
+            Operation::Members { group, add, remove } => {
+                let known = sight.group(*group)?;
+                let members = changed_members(known, add, remove)?;
+                Ok([(*group, vec![known.renewed(known.span, members)])].into())
+            }
+            Operation::Split { group, border, first, names } => {
+                let known = sight.group(*group)?;
+                let (left, right) = known.span.cut(*border).ok_or(Misfit::Border(*border))?;
+                let rest = changed_members(known, &[], first)?;
+                let halves = [(left, sorted(first)), (right, rest)];
+                let born = halves.into_iter().zip(names);
+                Ok([(*group, born.map(|((span, members), id)| Group::born(*id, span, members)).collect())]
+                    .into())
+            }
+            Operation::Merge { left, right, name } => {
+                let (first, second) = sight.pair(*left, *right)?;
+                let span = first.span.joined(second.span).ok_or(Misfit::NotNeighbours(*left, *right))?;
+                let members = sorted(&[&first.members[..], &second.members].concat());
+                let one = vec![Group::born(*name, span, members)];
+                Ok([(*left, one.clone()), (*right, one)].into())
+            }
+            Operation::Repartition { left, right, border } => {
+                let (first, second) = sight.pair(*left, *right)?;
+                let both = first.span.joined(second.span).ok_or(Misfit::NotNeighbours(*left, *right))?;
+                let (now_first, now_second) = both.cut(*border).ok_or(Misfit::Border(*border))?;
+                if now_first == first.span {
+                    return Err(Misfit::Nothing);
+                }
+                let first = first.renewed(now_first, first.members.clone());
+                let second = second.renewed(now_second, second.members.clone());
+                Ok([(*left, vec![first]), (*right, vec![second])].into())
+            }
+            Operation::Migrate { node, from, to } => {
+                let (source, target) = (sight.group(*from)?, sight.group(*to)?);
+                let left = changed_members(source, &[], &[*node])?;
+                let come = changed_members(target, &[*node], &[])?;
+                let renewed = |group: &Group, members| vec![group.renewed(group.span, members)];
+                Ok([(*from, renewed(source, left)), (*to, renewed(target, come))].into())
+            }
+        }
+    }
+
+    /// The stretch of the ring when it has happened.
+    fn after(&self, old: &Sight, heirs: &Heirs) -> Sight {
+        let mut new = Sight::default();
+        for (id, group) in &old.groups {
+            match heirs.get(id) {
+                Some(groups) => new.groups.extend(groups.iter().map(|group| (group.name.id, group.clone()))),
+                None => drop(new.groups.insert(*id, group.clone())),
+            }
+        }
+        let end =
+            |id: GroupId| heirs.get(&id).and_then(|groups| groups.last()).map_or(id, |group| group.name.id);
+        let start =
+            |id: GroupId| heirs.get(&id).and_then(|groups| groups.first()).map_or(id, |group| group.name.id);
+        for (border, (left, right)) in &old.links {
+            let between = matches!(self, Operation::Merge { right: second, .. } if old.groups[second].span.start == *border);
+            let moved = match self {
+                Operation::Repartition { right: second, border: to, .. }
+                    if old.groups[second].span.start == *border =>
+                {
+                    *to
+                }
+                _ => *border,
+            };
+            if !between {
+                new.links.insert(moved, (end(*left), start(*right)));
+            }
+        }
+        if let Operation::Split { border, names: [first, second], .. } = self {
+            new.links.insert(*border, (*first, *second));
+        }
+        new
+    }
+}
+
+/// A group that goes on, with its new neighbours and those whose state it needs.
+fn heir(old: &Sight, new: &Sight, heirs: &Heirs, group: &Group) -> Heir {
+    let at = |border: u64| new.links.get(&border).copied().unwrap_or((group.name.id, group.name.id));
+    let known = |id: GroupId| new.groups.get(&id).unwrap_or(group).clone();
+    let (before, after) = (known(at(group.span.start).0), known(at(group.span.end).1));
+    let is_source = |source: &&Group| {
+        source.span.meets(group.span) || source.members.iter().any(|node| group.members.contains(node))
+    };
+    let from = heirs.keys().map(|id| &old.groups[id]).filter(is_source);
+    Heir {
+        from: from.map(|source| source.name).collect(),
+        stand: Stand { group: group.clone(), before, after },
+    }
+}
+
+/// What changes for a group that is only a neighbour.
+fn neighbours(new: &Sight, locked: &BTreeMap<u64, (GroupId, GroupId)>, id: GroupId) -> Effect {
+    let own = &new.groups[&id];
+    let other = |border: u64, left: bool| {
+        locked.contains_key(&border).then(|| {
+            let (before, after) = new.links[&border];
+            new.groups[if left { &before } else { &after }].clone()
+        })
+    };
+    Effect::Neighbours { before: other(own.span.start, true), after: other(own.span.end, false) }
+}
+
+fn sorted(nodes: &[NodeId]) -> Vec<NodeId> {
+    let nodes: BTreeSet<NodeId> = nodes.iter().copied().collect();
+    nodes.into_iter().collect()
+}
+
+fn changed_members(group: &Group, add: &[NodeId], remove: &[NodeId]) -> Result<Vec<NodeId>, Misfit> {
+    if let Some(node) = add.iter().find(|node| group.members.contains(node)) {
+        return Err(Misfit::Member(*node));
+    }
+    if let Some(node) = remove.iter().find(|node| !group.members.contains(node)) {
+        return Err(Misfit::NoMember(*node));
+    }
+    if add.is_empty() && remove.is_empty() {
+        return Err(Misfit::Nothing);
+    }
+    let stay = group.members.iter().filter(|node| !remove.contains(node));
+    Ok(sorted(&stay.chain(add).copied().collect::<Vec<_>>()))
+}
+
+/// Refuses groups that cannot be.
+fn check(old: &Sight, heirs: &Heirs) -> Result<(), Misfit> {
+    let mut seen: BTreeMap<NodeId, GroupId> = BTreeMap::new();
+    let mut names = BTreeMap::new();
+    for (place, group) in heirs.iter().flat_map(|(id, groups)| groups.iter().map(move |group| (id, group))) {
+        if !(1..=MEMBERS_MAX).contains(&group.members.len()) {
+            return Err(Misfit::Members);
+        }
+        let id = group.name.id;
+        if group.members.iter().any(|node| seen.insert(*node, id).is_some_and(|other| other != id)) {
+            return Err(Misfit::Members);
+        }
+        let is_taken = group.name.epoch == 1 && old.groups.contains_key(&id);
+        // The one that two become is named by both; the two that one becomes have two names.
+        if is_taken
+            || names.insert(id, (group, *place)).is_some_and(|(other, at)| other != group || at == *place)
+        {
+            return Err(Misfit::NameTaken(id));
+        }
+    }
+    Ok(())
+}

@@ -1,0 +1,120 @@
+//! What a group's own log decides about the ring: its neighbours, the locks of its links, its end.
+
+use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
+use quorate_commit::TransactionId;
+use serde::{Deserialize, Serialize};
+
+use crate::group::{Group, Name, Stand};
+use crate::operation::{Effect, Heir, Part};
+
+/// Why a group votes no.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Refusal {
+    /// The group, or its neighbour, is not as the coordinator knows it any more.
+    Changed,
+    /// A link is locked by another transaction. Nobody waits for a link: the coordinator tries again later.
+    Locked {
+        /// At which border.
+        border: u64,
+        /// By whom.
+        by: TransactionId,
+    },
+    /// The group has ended.
+    Ended,
+}
+
+/// A group as far as the ring is concerned: what all its members agree on, and the locks of whoever leads it.
+///
+/// A lock belongs to a link, which is named by its border, and both groups at the border hold it. So operations on groups
+/// two apart do not meet, and two that do cannot both be agreed to (Scatter 4.3). What a group has agreed to stands in its log with its
+/// part: a new leader takes the locks again from there.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub struct Parliament {
+    stand: Stand,
+    /// Set when it has ended.
+    heirs: Option<Vec<Heir>>,
+    /// By border.
+    locked: BTreeMap<u64, TransactionId>,
+}
+
+impl Parliament {
+    /// A group that begins.
+    pub fn new(stand: Stand) -> Parliament {
+        Parliament { stand, heirs: None, locked: BTreeMap::new() }
+    }
+
+    /// The group and its neighbours.
+    pub fn stand(&self) -> &Stand {
+        &self.stand
+    }
+
+    /// Who go on in its place, if it has ended.
+    pub fn heirs(&self) -> Option<&[Heir]> {
+        self.heirs.as_deref()
+    }
+
+    /// Who has locked the link at this border.
+    pub fn locked_by(&self, border: u64) -> Option<TransactionId> {
+        self.locked.get(&border).copied()
+    }
+
+    /// Whether it has agreed to something whose outcome it does not know. Then its leader asks for it, again and again.
+    pub fn is_open(&self) -> bool {
+        !self.locked.is_empty()
+    }
+
+    /// Agrees to a part, and locks its links, or refuses. What was agreed to before is agreed to again.
+    ///
+    /// # Errors
+    /// Why it votes no. Nothing is changed then.
+    pub fn prepare(&mut self, id: TransactionId, part: &Part) -> Result<(), Refusal> {
+        if self.heirs.is_some() {
+            return Err(Refusal::Ended);
+        }
+        let Stand { group, before, after } = &self.stand;
+        let (start, end) = (group.span.start, group.span.end);
+        // Alone, or with one other, it is on both sides of a border.
+        let stands_at = |border: u64, (left, right): (Name, Name)| {
+            (border == start && (left, right) == (before.name, group.name))
+                || (border == end && (left, right) == (group.name, after.name))
+        };
+        let links = || part.links.iter().map(|(border, pair)| (*border, *pair));
+        let has_all = match &part.effect {
+            Effect::Succeed(_) => part.links.contains_key(&start) && part.links.contains_key(&end),
+            Effect::Neighbours { before, after } => {
+                (before.is_none() || part.links.contains_key(&start))
+                    && (after.is_none() || part.links.contains_key(&end))
+            }
+        };
+        if part.group != group.name || !has_all || !links().all(|(border, pair)| stands_at(border, pair)) {
+            return Err(Refusal::Changed);
+        }
+        let other = |border: u64| self.locked_by(border).filter(|by| *by != id);
+        if let Some((border, by)) = links().find_map(|(border, _)| Some((border, other(border)?))) {
+            return Err(Refusal::Locked { border, by });
+        }
+        self.locked.extend(links().map(|(border, _)| (border, id)));
+        Ok(())
+    }
+
+    /// Gives the locks of a transaction back.
+    pub fn release(&mut self, id: TransactionId) {
+        self.locked.retain(|_, by| *by != id);
+    }
+
+    /// Does what was agreed to, once, and gives the locks back.
+    pub fn carry_out(&mut self, id: TransactionId, part: &Part) {
+        self.release(id);
+        match &part.effect {
+            Effect::Neighbours { before, after } => {
+                let take = |place: &mut Group, other: &Option<Group>| {
+                    other.iter().for_each(|other| place.clone_from(other));
+                };
+                take(&mut self.stand.before, before);
+                take(&mut self.stand.after, after);
+            }
+            Effect::Succeed(heirs) => self.heirs = Some(heirs.clone()),
+        }
+    }
+}

@@ -1,0 +1,93 @@
+//! Which policies for which deployment (Scatter table 1).
+
+use core::time::Duration;
+use serde::{Deserialize, Serialize};
+
+use crate::join::Aim;
+
+/// A deployment as its operator describes it, or as it was measured.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub enum Preset {
+    /// Nodes stay, and are all as far from each other: a machine room.
+    Steady,
+    /// Nodes stay, and some are far from each other: several sites.
+    Wide,
+    /// Nodes come and go, and some are far from each other: machines of volunteers.
+    Restless,
+}
+
+/// What groups and nodes do by themselves.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Policies {
+    /// What decides between groups that are safe enough.
+    pub join: Aim,
+    /// Whether leadership moves to the member whose agreements take the least time.
+    pub moves_leaders: bool,
+    /// Whether borders move with the load.
+    pub moves_borders: bool,
+}
+
+/// What was measured of a deployment.
+#[derive(Debug, Clone, Copy, PartialEq)]
+pub struct Measured {
+    /// The chance that a node dies before it can be replaced.
+    pub death: f64,
+    /// How long agreements take, in the group where they take the least time and in the one where they take the most.
+    pub latencies: (Duration, Duration),
+}
+
+/// The chance of death before a replacement at which nodes are said to come and go: with lifetimes of 1,000 s, replaced
+/// within a second and a half.
+const RESTLESS: f64 = 1.5e-3;
+
+/// How much more an agreement has to take in one group than in another for nodes to be far from each other.
+const FAR: u32 = 3;
+
+impl Preset {
+    /// What a deployment is, as it was measured. One that is at a limit stays what it is: only what is half as much again beyond it
+    /// makes it another.
+    pub fn auto(measured: Measured, now: Preset) -> Preset {
+        let slack = |is: bool| if is { 1.0 } else { 1.5 };
+        let is_restless = measured.death > RESTLESS * slack(now == Preset::Restless);
+        let (least, most) = measured.latencies;
+        let is_wide = most.as_secs_f64() > least.as_secs_f64() * f64::from(FAR) * slack(now == Preset::Wide);
+        match (is_restless, is_wide) {
+            (true, _) => Preset::Restless,
+            (false, true) => Preset::Wide,
+            (false, false) => Preset::Steady,
+        }
+    }
+
+    /// What is done there. Sizes follow from lifetimes in each of them.
+    pub const fn policies(self) -> Policies {
+        match self {
+            Preset::Steady => Policies { join: Aim::Load, moves_leaders: false, moves_borders: true },
+            Preset::Wide => Policies { join: Aim::Latency, moves_leaders: true, moves_borders: true },
+            // Each move of a border is an operation that a death may catch on its way, and does not make a group safer.
+            Preset::Restless => Policies { join: Aim::Latency, moves_leaders: true, moves_borders: false },
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn deployments_are_known_by_what_is_measured() {
+        let ms = Duration::from_millis;
+        let measured = |death, least, most| Measured { death, latencies: (ms(least), ms(most)) };
+        let from_steady = |measured| Preset::auto(measured, Preset::Steady);
+        assert_eq!(from_steady(measured(1e-6, 1, 2)), Preset::Steady);
+        assert_eq!(from_steady(measured(1e-6, 1, 80)), Preset::Wide);
+        assert_eq!(from_steady(measured(1.5e-2, 1, 80)), Preset::Restless);
+        for (at_a_limit, stays) in [
+            (measured(1.8e-3, 1, 2), [Preset::Steady, Preset::Restless]),
+            (measured(1e-6, 10, 40), [Preset::Steady, Preset::Wide]),
+        ] {
+            for now in stays {
+                assert_eq!(Preset::auto(at_a_limit, now), now, "{at_a_limit:?}");
+            }
+        }
+    }
+}

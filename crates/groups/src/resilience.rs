@@ -1,0 +1,185 @@
+//! How likely groups fail, how large they should be, and when they merge and split for that (Scatter 6.1, figure 7).
+
+use alloc::vec;
+
+use crate::group::MEMBERS_MAX;
+
+/// The chance that a group loses its majority before it is whole again: `chances` has for each member that it dies within the time
+/// that it takes to notice a death and to replace the member. Members die independently.
+pub fn chance_of_failure(chances: &[f64]) -> f64 {
+    // At place n: that n members have died.
+    let mut dead = vec![0.0; chances.len() + 1];
+    dead[0] = 1.0;
+    for (count, chance) in chances.iter().enumerate() {
+        for died in (0..=count).rev() {
+            dead[died + 1] += dead[died] * chance;
+            dead[died] *= 1.0 - chance;
+        }
+    }
+    let majority = chances.len() / 2 + 1;
+    // From the smallest on, so that none is lost in the sum.
+    dead.iter().skip(chances.len() + 1 - majority).rev().sum()
+}
+
+/// The smallest size at which a group of members that die with this chance fails with at most `most`; the largest if none does.
+/// Sizes are odd: one more member makes the majority larger and nothing better.
+pub fn size_for(chance: f64, most: f64) -> usize {
+    let mut sizes = (1..MEMBERS_MAX).step_by(2);
+    let fits = |size: &usize| chance_of_failure(&vec![chance; *size]) <= most;
+    sizes.clone().find(fits).or(sizes.next_back()).unwrap_or(1)
+}
+
+/// How large groups should be. Below the least they merge, above the most they split; the halves of a split are not below the
+/// least, so that nothing goes to and fro.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Sizes {
+    /// Merged below this.
+    pub least: usize,
+    /// Split above this.
+    pub most: usize,
+}
+
+impl Sizes {
+    /// Around a wanted size: from two thirds of it to four thirds.
+    pub const fn around(wanted: usize) -> Sizes {
+        let least = (2 * wanted).div_ceil(3);
+        Sizes { least, most: 2 * least }
+    }
+}
+
+/// What a group does about its size.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Resize {
+    /// Merge with the group before it.
+    MergeBefore,
+    /// Merge with the group after it.
+    MergeAfter,
+    /// Split.
+    Split,
+}
+
+/// What a group of `size` members does, whose neighbours have so many; none if it is alone on the ring.
+///
+/// A group that is too small merges with the smaller neighbour. What comes of it may be too large, and splits into two that are
+/// not too small: with every two steps there is one small group less.
+pub fn resize(size: usize, neighbours: Option<(usize, usize)>, sizes: Sizes) -> Option<Resize> {
+    if size > sizes.most {
+        return Some(Resize::Split);
+    }
+    let (before, after) = neighbours.filter(|_| size < sizes.least)?;
+    let fits = |other: usize| size + other <= MEMBERS_MAX;
+    match before < after {
+        true if fits(before) => Some(Resize::MergeBefore),
+        false if fits(after) => Some(Resize::MergeAfter),
+        _ => None,
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+    use quorate_kernel::Rng;
+
+    fn died(window: f64, mean: f64) -> f64 {
+        -libm::expm1(-window / mean)
+    }
+
+    #[test]
+    fn groups_fail_as_often_as_the_model_of_figure_7_says() {
+        // Reckoned by hand from the binomial distribution: mean lifetimes of 100 and 500 s, replaced within 1 to 2.5 s.
+        let expected = [
+            (3, 100.0, 1.0, 3.0e-4),
+            (5, 100.0, 1.5, 3.2e-5),
+            (7, 500.0, 2.5, 2.1e-8),
+            (9, 100.0, 1.5, 8.8e-8),
+            (9, 100.0, 2.5, 1.1e-6),
+            (11, 500.0, 1.5, 3.3e-13),
+            (13, 100.0, 1.0, 1.6e-11),
+        ];
+        for (size, mean, window, expected) in expected {
+            let chance = chance_of_failure(&vec![died(window, mean); size]);
+            assert!(
+                (chance / expected - 1.0).abs() < 0.05,
+                "{size} {mean} {window}: {chance:e}, not {expected:e}"
+            );
+        }
+    }
+
+    #[test]
+    fn one_member_more_than_odd_makes_it_worse() {
+        for size in (1..30).step_by(2) {
+            let chance = |size: usize| chance_of_failure(&vec![0.01; size]);
+            assert!(chance(size + 1) > chance(size), "{size}");
+            assert!(chance(size + 2) < chance(size), "{size}");
+        }
+    }
+
+    #[test]
+    fn old_members_make_a_group_safer() {
+        let mixed = chance_of_failure(&[0.001, 0.001, 0.05]);
+        assert!(mixed < chance_of_failure(&[0.05; 3]) && mixed > chance_of_failure(&[0.001; 3]));
+        assert!((chance_of_failure(&[0.3]) - 0.3).abs() < 1e-12);
+        assert!((chance_of_failure(&[0.5, 0.25]) - (1.0 - 0.5 * 0.75)).abs() < 1e-12, "both are needed");
+    }
+
+    #[test]
+    fn sizes_follow_lifetimes_and_what_is_wanted() {
+        // "At least seven nines" takes nine members where nodes live for 100 s (Scatter 7.2).
+        assert_eq!(size_for(died(1.5, 100.0), 1e-7), 9);
+        assert_eq!(size_for(died(1.5, 500.0), 1e-7), 7);
+        assert_eq!(size_for(died(1.5, 1e6), 1e-7), 3);
+        assert_eq!(size_for(0.9, 1e-7), 63, "as many as there can be");
+        assert_eq!(Sizes::around(9), Sizes { least: 6, most: 12 });
+        assert_eq!(Sizes::around(3), Sizes { least: 2, most: 4 });
+    }
+
+    /// Lets groups of a ring resize themselves, in any order, until none wants to; how often they did.
+    fn settle(groups: &mut Vec<usize>, sizes: Sizes, rng: &mut Rng) -> usize {
+        for count in 0.. {
+            let wishes: Vec<(usize, Resize)> = (0..groups.len())
+                .filter_map(|place| {
+                    let (before, after) =
+                        ((place + groups.len() - 1) % groups.len(), (place + 1) % groups.len());
+                    let neighbours = (groups.len() > 1).then(|| (groups[before], groups[after]));
+                    Some((place, resize(groups[place], neighbours, sizes)?))
+                })
+                .collect();
+            let Some((place, wish)) = rng.pick(&wishes).copied() else { return count };
+            let last = groups.len() - 1;
+            let (into, from) = match wish {
+                Resize::Split => {
+                    let size = groups[place];
+                    groups[place] = size / 2;
+                    groups.insert(place + 1, size - size / 2);
+                    continue;
+                }
+                Resize::MergeBefore => (place, if place == 0 { last } else { place - 1 }),
+                Resize::MergeAfter => (place, if place == last { 0 } else { place + 1 }),
+            };
+            groups[into] += groups[from];
+            groups.remove(from);
+        }
+        unreachable!()
+    }
+
+    #[test]
+    fn resizing_comes_to_rest() {
+        for seed in 0..500 {
+            let mut rng = Rng::new(seed);
+            let sizes = Sizes::around([3, 5, 7, 9, 13][rng.below(5) as usize]);
+            let mut groups: Vec<usize> =
+                (0..rng.between(1, 30)).map(|_| rng.between(1, 20) as usize).collect();
+            let (count, members) = (groups.len(), groups.iter().sum::<usize>());
+            let steps = settle(&mut groups, sizes, &mut rng);
+            // Each group too small costs a merge and at most a split or two; what was too large is split into as many as fit.
+            assert!(
+                steps <= 6 * count + members / sizes.least,
+                "seed {seed}: {steps} steps for {count} groups"
+            );
+            assert_eq!(groups.iter().sum::<usize>(), members);
+            let is_fine = |size: &usize| (sizes.least..=sizes.most).contains(size);
+            assert!(groups.len() == 1 || groups.iter().all(is_fine), "seed {seed}: {groups:?}, {sizes:?}");
+        }
+    }
+}
