@@ -12,7 +12,8 @@
 //! |---|---|
 //! | `span.rs`, `group.rs` | parts of the circle; what is known of a group, and limits |
 //! | `operation.rs` | what can be done, and what that means for each group concerned |
-//! | `parliament.rs` | votes, locks, outcomes: the replicated part |
+//! | `parliament.rs` | what a group and its leader know: stand, locks, end |
+//! | `links.rs` | links as what transactions between logs are about |
 //! | `ring.rs` | what always holds |
 //! | `lifetimes.rs`, `resilience.rs` | how likely nodes die and groups fail; sizes, merging, splitting |
 //! | `load.rs` | borders, halves and leaders by load |
@@ -31,7 +32,9 @@ extern crate alloc;
 mod group;
 pub mod join;
 pub mod lifetimes;
+mod links;
 pub mod load;
+mod mutant;
 mod operation;
 mod parliament;
 pub mod preset;
@@ -40,6 +43,8 @@ pub mod ring;
 mod span;
 
 pub use group::{Group, GroupId, MEMBERS_MAX, Misfit, Name, Stand};
+pub use links::transaction;
+pub use mutant::Mutant;
 pub use operation::{Effect, Heir, Operation, Part};
 pub use parliament::{Parliament, Refusal};
 pub use span::Span;

@@ -80,7 +80,8 @@ pub enum Effect {
         /// The group after it.
         after: Option<Group>,
     },
-    /// It is sealed, and these go on: one, or two. The same group with another epoch may be among them.
+    /// It is sealed, and these have been waiting for that: those that go on in its place, which may be itself with another epoch, and those that
+    /// get something from it.
     Succeed(Vec<Heir>),
 }
 
@@ -176,15 +177,22 @@ impl Operation {
             .map(|(border, pair)| (*border, *pair))
             .collect();
         let concerned: BTreeSet<GroupId> = links.values().flat_map(|(left, right)| [*left, *right]).collect();
+        let mut all: Vec<Heir> = Vec::new();
+        for group in heirs.values().flatten() {
+            // The one that two become is the heir of both.
+            if !all.iter().any(|heir| heir.stand.group == *group) {
+                all.push(heir(&old, &new, &heirs, group));
+            }
+        }
         let part = |id: GroupId| {
             let name = |id: GroupId| old.groups[&id].name;
             let own = links.iter().filter(|(_, (left, right))| *left == id || *right == id);
             let own = own.map(|(border, (left, right))| (*border, (name(*left), name(*right)))).collect();
-            let effect = match heirs.get(&id) {
-                Some(groups) => {
-                    Effect::Succeed(groups.iter().map(|group| heir(&old, &new, &heirs, group)).collect())
-                }
-                None => neighbours(&new, &links, id),
+            let effect = match heirs.contains_key(&id) {
+                true => Effect::Succeed(
+                    all.iter().filter(|heir| heir.from.contains(&name(id))).cloned().collect(),
+                ),
+                false => neighbours(&new, &links, id),
             };
             (id, Part { group: name(id), links: own, effect })
         };

@@ -6,6 +6,7 @@ use quorate_commit::TransactionId;
 use serde::{Deserialize, Serialize};
 
 use crate::group::{Group, Name, Stand};
+use crate::mutant::Mutant;
 use crate::operation::{Effect, Heir, Part};
 
 /// Why a group votes no.
@@ -36,12 +37,37 @@ pub struct Parliament {
     heirs: Option<Vec<Heir>>,
     /// By border.
     locked: BTreeMap<u64, TransactionId>,
+    #[cfg(feature = "mutants")]
+    mutant: Option<Mutant>,
 }
 
 impl Parliament {
     /// A group that begins.
     pub fn new(stand: Stand) -> Parliament {
-        Parliament { stand, heirs: None, locked: BTreeMap::new() }
+        Parliament {
+            stand,
+            heirs: None,
+            locked: BTreeMap::new(),
+            #[cfg(feature = "mutants")]
+            mutant: None,
+        }
+    }
+
+    /// The same with a broken rule.
+    #[cfg(feature = "mutants")]
+    pub fn broken(self, mutant: Option<Mutant>) -> Parliament {
+        Parliament { mutant, ..self }
+    }
+
+    #[cfg(feature = "mutants")]
+    fn breaks(&self, mutant: Mutant) -> bool {
+        self.mutant == Some(mutant)
+    }
+
+    #[cfg(not(feature = "mutants"))]
+    #[expect(clippy::unused_self, reason = "with mutants it looks at them")]
+    const fn breaks(&self, _: Mutant) -> bool {
+        false
     }
 
     /// The group and its neighbours.
@@ -69,7 +95,7 @@ impl Parliament {
     /// # Errors
     /// Why it votes no. Nothing is changed then.
     pub fn prepare(&mut self, id: TransactionId, part: &Part) -> Result<(), Refusal> {
-        if self.heirs.is_some() {
+        if self.heirs.is_some() && !self.breaks(Mutant::EndedAgrees) {
             return Err(Refusal::Ended);
         }
         let Stand { group, before, after } = &self.stand;
@@ -87,15 +113,29 @@ impl Parliament {
                     && (after.is_none() || part.links.contains_key(&end))
             }
         };
-        if part.group != group.name || !has_all || !links().all(|(border, pair)| stands_at(border, pair)) {
+        let is_known = part.group == group.name && links().all(|(border, pair)| stands_at(border, pair));
+        if !(is_known && has_all) {
             return Err(Refusal::Changed);
         }
         let other = |border: u64| self.locked_by(border).filter(|by| *by != id);
-        if let Some((border, by)) = links().find_map(|(border, _)| Some((border, other(border)?))) {
+        let in_the_way = links().find_map(|(border, _)| Some((border, other(border)?)));
+        if let Some((border, by)) = in_the_way.filter(|_| !self.breaks(Mutant::LocksIgnored)) {
             return Err(Refusal::Locked { border, by });
         }
-        self.locked.extend(links().map(|(border, _)| (border, id)));
+        self.lock(id, part);
         Ok(())
+    }
+
+    /// Locks the links of what was agreed to, for a new leader.
+    pub fn relock(&mut self, id: TransactionId, part: &Part) {
+        if !self.breaks(Mutant::LocksForgotten) {
+            self.lock(id, part);
+        }
+    }
+
+    fn lock(&mut self, id: TransactionId, part: &Part) {
+        let most = if self.breaks(Mutant::OneLinkLocked) { 1 } else { part.links.len() };
+        self.locked.extend(part.links.keys().take(most).map(|border| (*border, id)));
     }
 
     /// Gives the locks of a transaction back.
@@ -112,7 +152,9 @@ impl Parliament {
                     other.iter().for_each(|other| place.clone_from(other));
                 };
                 take(&mut self.stand.before, before);
-                take(&mut self.stand.after, after);
+                if !self.breaks(Mutant::AfterForgotten) {
+                    take(&mut self.stand.after, after);
+                }
             }
             Effect::Succeed(heirs) => self.heirs = Some(heirs.clone()),
         }
