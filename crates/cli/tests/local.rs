@@ -150,7 +150,7 @@ fn a_node_that_cannot_start_says_why_by_its_exit_code() {
 fn the_number_of_buckets_is_fixed_and_learnt_by_who_joins() {
     let cluster = Cluster::up(3, &["--buckets", "5"]);
     let wrong = cluster.run(&["up", "--detach", "--buckets", "4"]);
-    wrong.fails(2, "the cluster exists with 5 buckets");
+    wrong.fails(2, "the cluster was founded with 5 buckets");
     cluster.run(&["up", "--detach", "--buckets", "5"]).ok();
 
     let temp = tempfile::tempdir().expect("a directory");
