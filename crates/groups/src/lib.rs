@@ -14,7 +14,7 @@
 //! | `operation.rs` | what can be done, and what that means for each group concerned |
 //! | `parliament.rs` | what a group and its leader know: stand, locks, end |
 //! | `links.rs` | links as what transactions between logs are about |
-//! | `ring.rs` | what always holds |
+//! | `ring.rs`, `mutant.rs` | what always holds; rules to break |
 //! | `lifetimes.rs`, `resilience.rs` | how likely nodes die and groups fail; sizes, merging, splitting |
 //! | `load.rs` | borders, halves and leaders by load |
 //! | `join.rs` | which group a node joins, who leads, who goes where in a split |

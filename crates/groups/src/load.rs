@@ -79,11 +79,11 @@ pub fn leaders(loads: &[f64], leaders: &[Option<usize>], capacities: &[f64]) -> 
     let mut sums = vec![0.0; capacities.len()];
     let mut chosen: Vec<Option<usize>> = leaders.iter().map(|leader| leader.filter(able)).collect();
     chosen.resize(loads.len(), None);
-    for (load, leader) in loads.iter().zip(&chosen) {
-        leader.iter().for_each(|member| sums[*member] += load);
-    }
     // Where nothing is asked of shards, their number counts a little.
     let weight = |shard: usize| loads[shard].max(1e-9);
+    for (shard, leader) in chosen.iter().enumerate() {
+        leader.iter().for_each(|member| sums[*member] += weight(shard));
+    }
     let burden = |sums: &[f64], member: usize, more: f64| (sums[member] + more) / capacities[member];
     let idlest = |sums: &[f64], more: f64| {
         let members = (0..capacities.len()).filter(able);
@@ -204,5 +204,7 @@ mod tests {
         assert_eq!(gone[..2], [Some(0), Some(1)], "those who stay keep theirs");
         assert_eq!(gone.iter().filter(|by| **by == Some(0)).count(), 2);
         assert_eq!(leaders(&[1.0], &[Some(0)], &[0.0]), [None], "nobody can");
+        let idle = leaders(&[0.0; 4], &[Some(0); 4], &[1.0, 1.0]);
+        assert_eq!(idle.iter().filter(|by| **by == Some(0)).count(), 2, "with nothing to do, by number");
     }
 }

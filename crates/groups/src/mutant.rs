@@ -1,6 +1,6 @@
 //! Rules that can be broken on purpose, one at a time, so that the simulator proves it would notice.
 
-/// A broken rule. Without the feature `mutants` none can be chosen, and the rules are compiled in whole.
+/// A broken rule. Without the feature `mutants` those of this crate are compiled in whole.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
 pub enum Mutant {
     /// A link that another transaction has locked is locked by this one as well.

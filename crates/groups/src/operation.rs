@@ -10,7 +10,7 @@ use serde::{Deserialize, Serialize};
 use crate::group::{Group, GroupId, MEMBERS_MAX, Misfit, Name, Stand};
 
 /// Something that changes the ring.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, PartialEq, Eq)]
 pub enum Operation {
     /// Nodes come and go, any number at once.
     Members {
@@ -115,6 +115,10 @@ impl Sight {
                     return Err(Misfit::Contradiction(id));
                 }
             }
+            let Stand { group, before, after } = stand;
+            if before.span.end != group.span.start || group.span.end != after.span.start {
+                return Err(Misfit::Contradiction(group.name.id));
+            }
             let (before, id, after) = (stand.before.name.id, stand.group.name.id, stand.after.name.id);
             for (border, pair) in
                 [(stand.group.span.start, (before, id)), (stand.group.span.end, (id, after))]
@@ -209,6 +213,9 @@ impl Operation {
             Operation::Split { group, border, first, names } => {
                 let known = sight.group(*group)?;
                 let (left, right) = known.span.cut(*border).ok_or(Misfit::Border(*border))?;
+                if first.is_empty() {
+                    return Err(Misfit::Members);
+                }
                 let rest = changed_members(known, &[], first)?;
                 let halves = [(left, sorted(first)), (right, rest)];
                 let born = halves.into_iter().zip(names);
@@ -325,7 +332,10 @@ fn changed_members(group: &Group, add: &[NodeId], remove: &[NodeId]) -> Result<V
 
 /// Refuses groups that cannot be.
 fn check(old: &Sight, heirs: &Heirs) -> Result<(), Misfit> {
-    let mut seen: BTreeMap<NodeId, GroupId> = BTreeMap::new();
+    // Also of neighbours that stay as they are: whoever is theirs cannot come here.
+    let stay = old.groups.values().filter(|group| !heirs.contains_key(&group.name.id));
+    let mut seen: BTreeMap<NodeId, GroupId> =
+        stay.flat_map(|group| group.members.iter().map(|node| (*node, group.name.id))).collect();
     let mut names = BTreeMap::new();
     for (place, group) in heirs.iter().flat_map(|(id, groups)| groups.iter().map(move |group| (id, group))) {
         if !(1..=MEMBERS_MAX).contains(&group.members.len()) {
@@ -335,7 +345,7 @@ fn check(old: &Sight, heirs: &Heirs) -> Result<(), Misfit> {
         if group.members.iter().any(|node| seen.insert(*node, id).is_some_and(|other| other != id)) {
             return Err(Misfit::Members);
         }
-        let is_taken = group.name.epoch == 1 && old.groups.contains_key(&id);
+        let is_taken = id != *place && old.groups.contains_key(&id);
         // The one that two become is named by both; the two that one becomes have two names.
         if is_taken
             || names.insert(id, (group, *place)).is_some_and(|(other, at)| other != group || at == *place)

@@ -3,14 +3,13 @@
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use quorate_commit::TransactionId;
-use serde::{Deserialize, Serialize};
 
 use crate::group::{Group, Name, Stand};
 use crate::mutant::Mutant;
 use crate::operation::{Effect, Heir, Part};
 
 /// Why a group votes no.
-#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Refusal {
     /// The group, or its neighbour, is not as the coordinator knows it any more.
     Changed,
@@ -29,7 +28,7 @@ pub enum Refusal {
 ///
 /// A lock belongs to a link, which is named by its border, and both groups at the border hold it. So operations on groups
 /// two apart do not meet, and two that do cannot both be agreed to (Scatter 4.3). What a group has agreed to stands in its log with its
-/// part: a new leader takes the locks again from there.
+/// part: a new leader takes the locks again from there. (What a coordinator has agreed to and not decided stands nowhere: it is aborted, or asked for anew.)
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Parliament {
     stand: Stand,
@@ -127,7 +126,12 @@ impl Parliament {
     }
 
     /// Locks the links of what was agreed to, for a new leader.
+    ///
+    /// # Panics
+    /// If a link is locked by another: the log has agreed to both, which must not be.
     pub fn relock(&mut self, id: TransactionId, part: &Part) {
+        let free = |border: &u64| self.locked_by(*border).is_none_or(|by| by == id);
+        assert!(part.links.keys().all(free), "{id:?} and another have agreed to a link: {:?}", self.locked);
         if !self.breaks(Mutant::LocksForgotten) {
             self.lock(id, part);
         }

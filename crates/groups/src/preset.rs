@@ -44,13 +44,14 @@ const RESTLESS: f64 = 1.5e-3;
 const FAR: u32 = 3;
 
 impl Preset {
-    /// What a deployment is, as it was measured. One that is at a limit stays what it is: only what is half as much again beyond it
-    /// makes it another.
+    /// What a deployment is, as it was measured. One that is near a limit stays what it is: what brought it there has to fall below the limit again,
+    /// and what would bring it there has to be half as much again beyond.
     pub fn auto(measured: Measured, now: Preset) -> Preset {
         let slack = |is: bool| if is { 1.0 } else { 1.5 };
         let is_restless = measured.death > RESTLESS * slack(now == Preset::Restless);
         let (least, most) = measured.latencies;
-        let is_wide = most.as_secs_f64() > least.as_secs_f64() * f64::from(FAR) * slack(now == Preset::Wide);
+        let is_wide =
+            most.as_secs_f64() > least.as_secs_f64() * f64::from(FAR) * slack(now != Preset::Steady);
         match (is_restless, is_wide) {
             (true, _) => Preset::Restless,
             (false, true) => Preset::Wide,

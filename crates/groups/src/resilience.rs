@@ -22,11 +22,11 @@ pub fn chance_of_failure(chances: &[f64]) -> f64 {
 }
 
 /// The smallest size at which a group of members that die with this chance fails with at most `most`; the largest if none does.
-/// Sizes are odd: one more member makes the majority larger and nothing better.
+/// Never one alone: its disk would be the only one. Sizes are odd: one more member makes the majority larger and nothing better.
 pub fn size_for(chance: f64, most: f64) -> usize {
-    let mut sizes = (1..MEMBERS_MAX).step_by(2);
+    let mut sizes = (3..MEMBERS_MAX).step_by(2);
     let fits = |size: &usize| chance_of_failure(&vec![chance; *size]) <= most;
-    sizes.clone().find(fits).or(sizes.next_back()).unwrap_or(1)
+    sizes.clone().find(fits).or(sizes.next_back()).unwrap_or(3)
 }
 
 /// How large groups should be. Below the least they merge, above the most they split; the halves of a split are not below the
@@ -40,9 +40,10 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    /// Around a wanted size: from two thirds of it to four thirds.
-    pub const fn around(wanted: usize) -> Sizes {
-        let least = (2 * wanted).div_ceil(3);
+    /// Around a wanted size: from two thirds of it, rounded up, to twice that; but so that one that is too small and one that is not too
+    /// large fit into one group.
+    pub fn around(wanted: usize) -> Sizes {
+        let least = (2 * wanted).div_ceil(3).min(MEMBERS_MAX.div_ceil(3) - 1);
         Sizes { least, most: 2 * least }
     }
 }
@@ -129,6 +130,8 @@ mod tests {
         assert_eq!(size_for(died(1.5, 100.0), 1e-7), 9);
         assert_eq!(size_for(died(1.5, 500.0), 1e-7), 7);
         assert_eq!(size_for(died(1.5, 1e6), 1e-7), 3);
+        assert_eq!(size_for(0.0, 1e-7), 3);
+        assert_eq!(Sizes::around(63), Sizes { least: 21, most: 42 });
         assert_eq!(size_for(0.9, 1e-7), 63, "as many as there can be");
         assert_eq!(Sizes::around(9), Sizes { least: 6, most: 12 });
         assert_eq!(Sizes::around(3), Sizes { least: 2, most: 4 });
@@ -167,9 +170,9 @@ mod tests {
     fn resizing_comes_to_rest() {
         for seed in 0..500 {
             let mut rng = Rng::new(seed);
-            let sizes = Sizes::around([3, 5, 7, 9, 13][rng.below(5) as usize]);
+            let sizes = Sizes::around([3, 5, 7, 9, 13, 33, 63][rng.below(7) as usize]);
             let mut groups: Vec<usize> =
-                (0..rng.between(1, 30)).map(|_| rng.between(1, 20) as usize).collect();
+                (0..rng.between(1, 30)).map(|_| rng.between(1, 60) as usize).collect();
             let (count, members) = (groups.len(), groups.iter().sum::<usize>());
             let steps = settle(&mut groups, sizes, &mut rng);
             // Each group too small costs a merge and at most a split or two; what was too large is split into as many as fit.

@@ -102,7 +102,7 @@ fn a_node_migrates_between_any_two_groups() {
 
 #[test]
 fn of_two_merges_that_meet_at_most_one_is_agreed_to() {
-    // Scatter's figure 4: groups 1 and 2, and 2 and 3, of five.
+    // Scatter's figure 4: groups 2 and 3, and 3 and 4, of five.
     let mut groups = ring(&[0, 100, 200, 300, 400]);
     let merge = |left, right, name| Operation::Merge {
         left: GroupId(left),
@@ -124,7 +124,8 @@ fn of_two_merges_that_meet_at_most_one_is_agreed_to() {
     // Two apart, nothing is in the way.
     let change = Operation::Members { group: GroupId(5), add: nodes([99]), remove: Vec::new() };
     let change = change.plan(&stands(&groups)).expect("it makes sense");
-    assert!(groups[4].prepare(id(4), &change[&GroupId(5)]).is_ok());
+    assert_eq!(groups.iter().filter(|group| group.is_open()).count(), 4, "1 to 4");
+    agree(&mut groups, 4, &change);
     check(&groups.iter().collect::<Vec<_>>()).expect("nothing has happened");
 }
 
@@ -171,6 +172,12 @@ fn nonsense_is_refused_with_its_reason() {
     };
     assert_eq!(plan(members(&[10], &[])), Misfit::Member(NodeId(10)));
     assert_eq!(plan(members(&[], &[20])), Misfit::NoMember(NodeId(20)));
+    assert_eq!(plan(members(&[20], &[])), Misfit::Members, "it is the neighbour's");
+    assert_eq!(plan(split(1, 50, &[], [7, 8])), Misfit::Members);
+    let mut torn = groups[0].clone();
+    torn.after.span.start += 1;
+    let alone = Operation::Members { group: GroupId(1), add: nodes([99]), remove: Vec::new() };
+    assert_eq!(alone.plan(&[torn]), Err(Misfit::Contradiction(GroupId(1))));
     assert_eq!(plan(members(&[], &[])), Misfit::Nothing);
     assert_eq!(plan(members(&[], &[10, 11, 12])), Misfit::Members);
     assert_eq!(plan(members(&(100..170).collect::<Vec<_>>(), &[])), Misfit::Members);

@@ -79,7 +79,8 @@ impl Node {
         out: &mut Out,
     ) {
         let asker = Asker::There(from, id);
-        if self.changes.values().any(|other| *other == asker) {
+        let wishes = || self.roster.iter().flat_map(|roster| &roster.wishes);
+        if self.changes.values().any(|other| *other == asker) || wishes().any(|wish| wish.is_of(&asker)) {
             return cx.marks.hit("node.admin.repeated");
         }
         self.carry_out(cx, asker, request, out);
@@ -101,10 +102,7 @@ impl Node {
                 let add = add.iter().map(to_log_member).collect();
                 self.change(cx, Bucket(0), (ticket, add, remove), out);
             }
-            AdminRequest::SetCopies { copies } => {
-                cx.marks.hit("node.admin.copies");
-                self.change_copies(asker, copies, out);
-            }
+            AdminRequest::SetCopies { copies } => self.change_copies(asker, copies, out),
             // Whoever is asked by an operator sees to it.
             AdminRequest::Recover { .. } => {
                 let why = "a recovery is asked for at any node, which hands it to nobody";

@@ -23,7 +23,7 @@ pub(crate) struct Wish {
 }
 
 /// What an operator wants.
-#[derive(Debug)]
+#[derive(Debug, PartialEq, Eq)]
 pub(crate) enum Want {
     Holders {
         /// Nodes that are to hold copies again.
@@ -36,6 +36,11 @@ pub(crate) enum Want {
 }
 
 impl Wish {
+    /// Whether this is who asked for it.
+    pub(crate) fn is_of(&self, asker: &Asker) -> bool {
+        self.asker == *asker
+    }
+
     /// Makes it part of a charter, as far as it is not.
     pub(crate) fn enter(&self, charter: &mut Charter, capacity_of: impl Fn(NodeId) -> u32) {
         let placement = &mut charter.placement;
@@ -141,23 +146,33 @@ impl Node {
 
     fn wish(&mut self, asker: Asker, want: Want, out: &mut Out) {
         let Some(roster) = &mut self.roster else { return };
-        let undone: Vec<Wish> = roster.wishes.extract_if(.., |wish| wish.is_undone(&want)).collect();
-        let refused = match roster.wishes.len() < WISHES_MAX {
-            true => {
-                roster.wishes.push(Wish { asker, want });
-                None
-            }
-            false => Some((asker, "too many changes are under way: try again")),
-        };
-        let undone = undone.into_iter().map(|wish| (wish.asker, "a later change undid this one"));
-        for (asker, why) in undone.chain(refused) {
-            self.admin_ended(asker, AdminOutcome::Refused(why.into()), out);
+        // Whoever asks again has given up waiting for the answer.
+        let again: Vec<Wish> = roster.wishes.extract_if(.., |wish| wish.want == want).collect();
+        let mut undone = Vec::new();
+        let mut refused = None;
+        if roster.wishes.len() < WISHES_MAX {
+            undone.extend(roster.wishes.extract_if(.., |wish| wish.is_undone(&want)));
+            roster.wishes.push(Wish { asker, want });
+        } else {
+            refused = Some(asker);
+        }
+        let told = |why: &str| AdminOutcome::Refused(why.into());
+        for wish in again {
+            let outcome = AdminOutcome::Unknown("it was asked for again, and that is answered".into());
+            self.admin_ended(wish.asker, outcome, out);
+        }
+        for wish in undone {
+            self.admin_ended(wish.asker, told("a later change undid this one"), out);
+        }
+        if let Some(asker) = refused {
+            self.admin_ended(asker, told("too many changes are under way: try again"), out);
         }
     }
 
     /// Ends wishes that have come true, or that another leader has to be asked for.
     pub(crate) fn look_after_wishes(&mut self, cx: &mut Cx<'_>, out: &mut Out) {
-        let leads = self.takes_batches(Bucket(0));
+        // Also while its own members change, when it takes nothing new for a moment.
+        let leads = self.log().leads();
         let Some(roster) = self.roster.as_mut().filter(|roster| !roster.wishes.is_empty()) else { return };
         let placement = roster.charter.as_ref().map(|charter| &charter.placement);
         let over = |wish: &mut Wish| !leads || placement.is_some_and(|placement| wish.is_true(placement));

@@ -162,8 +162,12 @@ impl Node {
                 cx.marks.hit("node.charter.described");
             }
         }
+        let copies = next.placement.copies();
         for wish in &roster.wishes {
             wish.enter(&mut next, |id| roster.capacity_of(id));
+        }
+        if next.placement.copies() != copies {
+            cx.marks.hit("node.charter.copies");
         }
         if next == current
             && let Some(step) = next.placement.next_step()

@@ -262,7 +262,7 @@ fn is_done(view: &ClusterView, body: &MembersBody) -> bool {
 }
 
 /// Whether a refusal is about the moment and not about what was asked.
-fn is_passing(reason: &str) -> bool {
+pub(crate) fn is_passing(reason: &str) -> bool {
     ["leader", "under way", "another change", "try again", "not reach"]
         .iter()
         .any(|words| reason.contains(words))

@@ -5,8 +5,10 @@ use std::time::Duration;
 
 use quorate_commit::{Config, LogId, Transaction, TransactionId};
 use quorate_groups::ring::{check, check_at_rest};
-use quorate_groups::{Group, GroupId, Mutant, Name, Operation, Parliament, Span, Stand, transaction};
-use quorate_kernel::{Marks, NodeId, Rng};
+use quorate_groups::{
+    Effect, Group, GroupId, Mutant, Name, Operation, Parliament, Part, Span, Stand, transaction,
+};
+use quorate_kernel::{Marks, NodeId, Rng, wire};
 
 use super::site::{Answer, Ask, Hall, Msg, Record, Site, site_of};
 use crate::{Agenda, Boot, Harness, Nodes, Plan, Seen, Stressed, Verdict, through_bytes};
@@ -62,6 +64,10 @@ pub struct Cluster {
     over: BTreeSet<u64>,
     count: u64,
     seen: BTreeMap<LogId, Sighting>,
+    /// How operations ended, as somebody was told.
+    told: BTreeMap<TransactionId, bool>,
+    /// The logs of groups that have to end, since that was told.
+    must_end: BTreeSet<LogId>,
     think: u64,
     done: BTreeMap<&'static str, u64>,
 }
@@ -100,6 +106,8 @@ impl Cluster {
             over: BTreeSet::new(),
             count: 1_000,
             seen: BTreeMap::new(),
+            told: BTreeMap::new(),
+            must_end: BTreeSet::new(),
             think: 1 << rng.between(1, 9),
             done: BTreeMap::new(),
             rng,
@@ -193,13 +201,22 @@ impl Cluster {
         }
     }
 
-    fn end(&mut self, id: TransactionId, commits: bool) {
+    /// Somebody is told how an operation has ended.
+    fn end(&mut self, id: TransactionId, commits: bool) -> Verdict {
+        if *self.told.entry(id).or_insert(commits) != commits {
+            return Err(format!("{id:?} has happened, and has not"));
+        }
         for client in &mut self.clients {
-            if let Some(running) = client.take_if(|running| running.transaction.id == id) {
-                self.over.insert(id.origin);
-                *self.done.entry(if commits { running.kind } else { "groups.refused" }).or_default() += 1;
+            let Some(running) = client.take_if(|running| running.transaction.id == id) else { continue };
+            self.over.insert(id.origin);
+            *self.done.entry(if commits { running.kind } else { "groups.refused" }).or_default() += 1;
+            let Transaction { part, others, .. } = &running.transaction;
+            for part in others.iter().map(|(_, part)| part).chain([part]).filter(|_| commits) {
+                let part: Part = wire::decode(part).map_err(|why| format!("no part: {why:?}"))?;
+                self.must_end.extend(matches!(part.effect, Effect::Succeed(_)).then(|| part.group.log()));
             }
         }
+        Ok(())
     }
 
     /// Takes note of what a process has; whether anything is new.
@@ -242,10 +259,9 @@ impl Harness for Cluster {
     fn output(&mut self, _: Seen<'_, Site>, output: Answer, _: &mut Agenda<Ask>) -> Verdict {
         match output {
             Answer::Result(id, outcome) => self.end(id, outcome.is_commit()),
-            // It is asked again, until its coordinator has ended.
-            Answer::NotTaken(..) => {}
+            // It is asked again.
+            Answer::NotTaken(..) => Ok(()),
         }
-        Ok(())
     }
 
     fn woken(&mut self, token: u64, _: &Nodes<Site>, agenda: &mut Agenda<Ask>) -> Verdict {
@@ -294,6 +310,10 @@ impl Harness for Cluster {
             if site.is_busy() {
                 return Err(format!("{node:?} is at work"));
             }
+        }
+        let stays = |log: &&LogId| self.seen.get(log).is_none_or(|sighting| !sighting.ended);
+        if let Some(log) = self.must_end.iter().find(stays) {
+            return Err(format!("an operation has happened, and the group of {log:?} has not ended"));
         }
         check_at_rest(&self.live())
     }

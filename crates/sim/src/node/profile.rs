@@ -63,7 +63,7 @@ const FLOORS: [(&str, u64); 46] = [
 
 /// What 60 seeds of runs with placed buckets must reach, at least.
 const PLACED_FLOORS: [(&str, u64); 14] = [
-    ("node.admin.copies", 5),
+    ("node.charter.copies", 3),
     ("membership.kicked", 10),
     ("membership.view.next", 200),
     ("node.bucket.follows", 40),

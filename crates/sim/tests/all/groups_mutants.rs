@@ -11,13 +11,18 @@ fn hunt() -> Hunt<Stress, Mutant> {
         swarm: None,
         breaks: |stress, mutant| stress.mutant = mutant,
         stuck_counts: |_| true,
-        whole_seeds: 200,
+        whole_seeds: 100,
     }
 }
 
 #[test]
 fn every_mutant_is_caught() {
     hunt().catch_all();
+}
+
+#[test]
+fn the_same_runs_without_a_mutant_pass() {
+    hunt().pass_whole();
 }
 
 #[test]
