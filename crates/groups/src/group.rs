@@ -26,7 +26,8 @@ impl fmt::Debug for GroupId {
 pub struct Name {
     /// Which group.
     pub id: GroupId,
-    /// Counts the changes of its members and its span.
+    /// Counts the changes of its members and its span. Of the groups that are responsible for a position one after the other, each has a
+    /// greater epoch than the one before it, also where they are different groups.
     pub epoch: u64,
 }
 
@@ -62,15 +63,10 @@ pub struct Group {
 }
 
 impl Group {
-    /// Another time of this group's life.
-    pub(crate) fn renewed(&self, span: Span, members: Vec<NodeId>) -> Group {
-        let name = Name { epoch: self.name.epoch + 1, ..self.name };
-        Group { name, span, members }
-    }
-
-    /// A group that has not lived yet.
-    pub(crate) fn born(id: GroupId, span: Span, members: Vec<NodeId>) -> Group {
-        Group { name: Name { id, epoch: 1 }, span, members }
+    /// A cluster's first group, which all its founders are in.
+    pub fn founded(mut members: Vec<NodeId>) -> Group {
+        members.sort_unstable();
+        Group { name: Name { id: GroupId(1), epoch: 1 }, span: Span::whole(0), members }
     }
 }
 

@@ -13,6 +13,7 @@
 //! | `span.rs`, `group.rs` | parts of the circle; what is known of a group, and limits |
 //! | `operation.rs` | what can be done, and what that means for each group concerned |
 //! | `parliament.rs` | what a group and its leader know: stand, locks, end |
+//! | `seat.rs` | what a group's home keeps of it, and what an operation replaces there |
 //! | `links.rs` | links as what transactions between logs are about |
 //! | `ring.rs`, `mutant.rs` | what always holds; rules to break |
 //! | `lifetimes.rs`, `resilience.rs` | how likely nodes die and groups fail; sizes, merging, splitting |
@@ -40,6 +41,7 @@ mod parliament;
 pub mod preset;
 pub mod resilience;
 pub mod ring;
+mod seat;
 mod span;
 
 pub use group::{Group, GroupId, MEMBERS_MAX, Misfit, Name, Stand};
@@ -47,4 +49,5 @@ pub use links::transaction;
 pub use mutant::Mutant;
 pub use operation::{Effect, Heir, Operation, Part};
 pub use parliament::{Parliament, Refusal};
+pub use seat::{Edit, Edits, Line, Seat, Which};
 pub use span::Span;

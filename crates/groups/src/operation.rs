@@ -8,6 +8,7 @@ use quorate_kernel::NodeId;
 use serde::{Deserialize, Serialize};
 
 use crate::group::{Group, GroupId, MEMBERS_MAX, Misfit, Name, Stand};
+use crate::span::Span;
 
 /// Something that changes the ring.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -208,7 +209,7 @@ impl Operation {
             Operation::Members { group, add, remove } => {
                 let known = sight.group(*group)?;
                 let members = changed_members(known, add, remove)?;
-                Ok([(*group, vec![known.renewed(known.span, members)])].into())
+                Ok([(*group, vec![follow(&[known], *group, known.span, members)])].into())
             }
             Operation::Split { group, border, first, names } => {
                 let known = sight.group(*group)?;
@@ -219,14 +220,14 @@ impl Operation {
                 let rest = changed_members(known, &[], first)?;
                 let halves = [(left, sorted(first)), (right, rest)];
                 let born = halves.into_iter().zip(names);
-                Ok([(*group, born.map(|((span, members), id)| Group::born(*id, span, members)).collect())]
-                    .into())
+                let born = born.map(|((span, members), id)| follow(&[known], *id, span, members));
+                Ok([(*group, born.collect())].into())
             }
             Operation::Merge { left, right, name } => {
                 let (first, second) = sight.pair(*left, *right)?;
                 let span = first.span.joined(second.span).ok_or(Misfit::NotNeighbours(*left, *right))?;
                 let members = sorted(&[&first.members[..], &second.members].concat());
-                let one = vec![Group::born(*name, span, members)];
+                let one = vec![follow(&[first, second], *name, span, members)];
                 Ok([(*left, one.clone()), (*right, one)].into())
             }
             Operation::Repartition { left, right, border } => {
@@ -236,16 +237,18 @@ impl Operation {
                 if now_first == first.span {
                     return Err(Misfit::Nothing);
                 }
-                let first = first.renewed(now_first, first.members.clone());
-                let second = second.renewed(now_second, second.members.clone());
-                Ok([(*left, vec![first]), (*right, vec![second])].into())
+                let changed = |group: &Group, span| {
+                    vec![follow(&[first, second], group.name.id, span, group.members.clone())]
+                };
+                Ok([(*left, changed(first, now_first)), (*right, changed(second, now_second))].into())
             }
             Operation::Migrate { node, from, to } => {
                 let (source, target) = (sight.group(*from)?, sight.group(*to)?);
                 let left = changed_members(source, &[], &[*node])?;
                 let come = changed_members(target, &[*node], &[])?;
-                let renewed = |group: &Group, members| vec![group.renewed(group.span, members)];
-                Ok([(*from, renewed(source, left)), (*to, renewed(target, come))].into())
+                let changed =
+                    |group: &Group, members| vec![follow(&[group], group.name.id, group.span, members)];
+                Ok([(*from, changed(source, left)), (*to, changed(target, come))].into())
             }
         }
     }
@@ -309,6 +312,12 @@ fn neighbours(new: &Sight, locked: &BTreeMap<u64, (GroupId, GroupId)>, id: Group
         })
     };
     Effect::Neighbours { before: other(own.span.start, true), after: other(own.span.end, false) }
+}
+
+/// A group that comes after these.
+fn follow(parents: &[&Group], id: GroupId, span: Span, members: Vec<NodeId>) -> Group {
+    let epoch = parents.iter().map(|group| group.name.epoch).max().unwrap_or_default() + 1;
+    Group { name: Name { id, epoch }, span, members }
 }
 
 fn sorted(nodes: &[NodeId]) -> Vec<NodeId> {

@@ -78,7 +78,7 @@ fn rings_of_one_and_two_groups_change_as_any_other() {
     assert_eq!(two.len(), 2);
     let add = Operation::Members { group: GroupId(5), add: nodes([99]), remove: nodes([10]) };
     let two = happens(two, &add);
-    assert_eq!(two.iter().map(|group| group.stand().after.name.epoch).collect::<Vec<_>>(), [2, 1]);
+    assert_eq!(two.iter().map(|group| group.stand().after.name.epoch).collect::<Vec<_>>(), [3, 2]);
     let moved = Operation::Repartition { left: GroupId(6), right: GroupId(5), border: 450 };
     let two = happens(two, &moved);
     let one = happens(two, &Operation::Merge { left: GroupId(5), right: GroupId(6), name: GroupId(9) });

@@ -57,6 +57,8 @@ impl Shard {
                         self.transactions.apply(world, &mut view, (index, entry), &mut effects);
                         let culprit = entry.id().map(by_transaction).unwrap_or_default();
                         self.writers.gave(view.state.versions, culprit);
+                        let notes = core::mem::take(&mut view.notes);
+                        noted |= self.notes.apply_all(area, &notes, &mut view.overlay);
                     }
                     noted |= self.notes.apply_all(area, &payload.notes, &mut view.overlay);
                     view.sweep();

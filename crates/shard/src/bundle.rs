@@ -16,11 +16,12 @@ const NUMBERS_MAX: u32 = 1 << BITS;
 impl Part {
     /// Whether others may do something at the same time, as one: nothing is compared, moved or lent.
     pub fn may_share(&self) -> bool {
-        let Part { watched, versions, commands, lends, sight, script } = self;
+        let Part { watched, versions, commands, lends, sight, script, notes } = self;
         let numbers =
             versions.iter().map(|(number, _)| number).chain(commands.iter().map(|(number, _)| number));
         let small = numbers.copied().all(|number| number < NUMBERS_MAX);
-        small && watched.is_empty() && lends.is_empty() && sight.is_none() && script.is_empty()
+        let alone = watched.is_empty() && lends.is_empty() && notes.is_empty();
+        small && alone && sight.is_none() && script.is_empty()
     }
 
     /// What these members do, one after the other.
@@ -28,7 +29,7 @@ impl Part {
         let mut bundle = Part::default();
         for (member, part) in parts {
             // One that a peer garbled does nothing.
-            let part: Part = wire::decode(part).unwrap_or_default();
+            let part = Part::decode(part).unwrap_or_default();
             let base = (*member as u32) << BITS;
             bundle.versions.extend(part.versions.into_iter().map(|(number, key)| (base | number, key)));
             let commands = part.commands.into_iter();

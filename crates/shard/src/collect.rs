@@ -8,7 +8,6 @@
 use alloc::vec::Vec;
 use bytes::Bytes;
 use quorate_api::Reply;
-use quorate_kernel::wire;
 use quorate_values::{Effect, by_code};
 
 use crate::desk::run_part;
@@ -60,7 +59,7 @@ pub fn decode_collected(reply: Reply) -> Option<Collected> {
 
 /// Whether an encoded part changes nothing.
 pub(crate) fn is_collect(part: &[u8]) -> bool {
-    wire::decode::<Part>(part).is_ok_and(|part| part.only_reads())
+    Part::decode(part).is_ok_and(|part| part.only_reads())
 }
 
 impl Part {
@@ -70,6 +69,7 @@ impl Part {
         self.lends.is_empty()
             && self.sight.is_none()
             && self.script.is_empty()
+            && self.notes.is_empty()
             && self.commands.iter().all(|(_, command)| reads(command.code))
     }
 }
@@ -77,7 +77,7 @@ impl Part {
 impl View<'_> {
     /// Answers [`quorate_api::Request::Collect`].
     pub(crate) fn collect(&mut self, part: &[u8], known: &[u64]) -> Reply {
-        let part = wire::decode::<Part>(part).unwrap_or_default();
+        let part = Part::decode(part).unwrap_or_default();
         self.outrun = self.moved(&part.watched);
         if self.outrun.is_some() {
             return Reply::NilArray;
@@ -96,7 +96,7 @@ impl View<'_> {
     /// How all stands that a part is about.
     fn stamps(&mut self, part: &Part) -> Vec<u64> {
         let stamp = |want: quorate_commit::locks::Want<Place>| match want.key {
-            Place::Everybody => None,
+            Place::Everybody | Place::Note(_) => None,
             // Whatever is changed gets a new version.
             Place::Keyspace => Some(self.state.versions),
             Place::Key(key) => Some(self.stamp(&key)),

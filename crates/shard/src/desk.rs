@@ -66,6 +66,9 @@ impl Desk {
             let lent = |place: &Place| part.lends.iter().any(|(key, _)| *place == Place::Key(key.clone()));
             wants.retain(|want| !lent(&want.key));
         }
+        if self.limits.breaks(Mutant::NotesUnlocked) {
+            wants.retain(|want| !matches!(want.key, Place::Note(_)));
+        }
         wants
     }
 
@@ -165,6 +168,7 @@ impl Resources for At<'_, '_> {
         if !share.changes.is_empty() {
             view.replay(&share.changes);
         }
+        view.notes.extend(part.notes.iter().filter(|note| note.changes()).cloned());
         if !self.desk.limits.breaks(Mutant::TimeStaysBehind) {
             view.time_is(decision.now_ms);
         }

@@ -108,6 +108,7 @@ impl Part {
         self.lends.is_empty()
             && self.sight.is_none()
             && self.script.is_empty()
+            && self.notes.is_empty()
             && self.commands.iter().all(|(_, command)| named(command.code))
     }
 
@@ -196,6 +197,9 @@ impl Shard {
         }
         let attempt = match view.moved(&part.watched) {
             Some(moved) => self.writers.refuse(desk.me, moved),
+            None if !self.notes.fit(&part.notes) && !self.limits.breaks(Mutant::NotesUncompared) => {
+                Attempt::Refused { resource: Bytes::new(), by: None }
+            }
             None => {
                 let replies = run_part(&mut view, part);
                 if !part.lends.is_empty() {

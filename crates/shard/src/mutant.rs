@@ -78,6 +78,10 @@ pub enum Mutant {
     NamesIgnored,
     /// An EXEC that did nothing is explained by the first of its watched keys, and by a version that this never had.
     ReasonsMadeUp,
+    /// A transaction replaces notes whatever they say by then.
+    NotesUncompared,
+    /// The notes that a transaction replaces are not locked.
+    NotesUnlocked,
 }
 
 impl Mutant {

@@ -26,6 +26,13 @@ pub struct Note {
     pub content: Bytes,
 }
 
+impl Note {
+    /// Whether it replaces the one it was built on; otherwise that is only compared, and stays.
+    pub(crate) fn changes(&self) -> bool {
+        self.number != self.on
+    }
+}
+
 /// The notes of a shard, by name.
 #[derive(Debug, Clone, Default)]
 pub(crate) struct Notes(BTreeMap<u8, Note>);
@@ -45,13 +52,23 @@ impl Notes {
         self.0.get(&name)
     }
 
+    /// Whether all of these are built on what is there.
+    pub(crate) fn fit(&self, notes: &[Note]) -> bool {
+        let is_newer = |note: &Note| !note.changes() || note.number > note.on;
+        notes.iter().all(|note| self.number(note.name) == note.on && is_newer(note))
+    }
+
+    fn number(&self, name: u8) -> u64 {
+        self.0.get(&name).map_or(0, |note| note.number)
+    }
+
     /// Replaces notes, on every replica alike; whether any was replaced.
     pub(crate) fn apply_all(&mut self, area: Area, notes: &[Note], overlay: &mut Overlay) -> bool {
         notes.iter().filter(|note| self.apply(area, note, overlay)).count() > 0
     }
 
     fn apply(&mut self, area: Area, note: &Note, overlay: &mut Overlay) -> bool {
-        let on = self.0.get(&note.name).map_or(0, |old| old.number);
+        let on = self.number(note.name);
         let fits = on == note.on && note.number > on;
         if fits {
             overlay.put(note_key(area, note.name), Bytes::from(wire::encode(note)));
@@ -75,6 +92,7 @@ impl Shard {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::part::Part;
 
     fn note(on: u64, number: u64) -> Note {
         Note { name: 1, on, number, content: Bytes::from_static(b"c") }
@@ -90,6 +108,26 @@ mod tests {
         assert!(notes.apply_all(area, &[note(1, 3), note(1, 4)], &mut overlay));
         assert_eq!(notes.get(1), Some(&note(1, 3)), "the first of two that build on the same");
         assert_eq!(notes.get(0), None);
+    }
+
+    #[test]
+    fn what_a_transaction_builds_on_is_compared() {
+        let (mut overlay, mut notes) = (Overlay::default(), Notes::default());
+        assert!(notes.fit(&[]) && notes.fit(&[note(0, 1)]) && !notes.fit(&[note(1, 2)]));
+        assert!(notes.apply([0; 5], &note(0, 3), &mut overlay));
+        assert!(notes.fit(&[note(3, 4)]) && notes.fit(&[note(3, 3)]), "replaced, and only compared");
+        assert!(!notes.fit(&[note(3, 2)]), "it would be no newer");
+        assert!(!notes.fit(&[note(3, 4), Note { name: 2, ..note(3, 4) }]), "all of them");
+    }
+
+    #[test]
+    fn notes_stand_behind_all_else_in_a_part() {
+        let plain = Part { versions: alloc::vec![(1, Bytes::from_static(b"k"))], ..Part::default() };
+        let noted = Part { notes: alloc::vec![note(1, 2)], ..plain.clone() };
+        assert!(noted.encode().starts_with(&plain.encode()), "a part without notes is as it was");
+        for part in [plain, noted] {
+            assert_eq!(Part::decode(&part.encode()), Ok(part));
+        }
     }
 
     #[test]

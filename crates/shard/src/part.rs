@@ -10,6 +10,8 @@ use quorate_kernel::wire;
 use quorate_values::{Effect, Kind, Meta, Need, by_code, keys_of};
 use serde::{Deserialize, Serialize};
 
+use crate::notes::Note;
+
 /// What a transaction does at one shard.
 ///
 /// Either each shard runs commands about its own keys (`commands`); or, where a command moves data between shards, all of
@@ -28,6 +30,9 @@ pub struct Part {
     pub sight: Option<Sight>,
     /// For the coordinator: commands about keys of all shards, in order, each with a number that its reply carries.
     pub script: Vec<(u32, Command)>,
+    /// The node's own notes that change with it, each from the one that it was built on; one that keeps its number is compared, and stays.
+    #[serde(skip)]
+    pub notes: Vec<Note>,
 }
 
 /// What a script does with all keys there are.
@@ -141,15 +146,28 @@ pub fn decode_decision(bytes: &[u8]) -> Result<Decision, wire::Malformed> {
 }
 
 impl Part {
-    /// As it travels.
+    /// As it travels: notes stand behind all else, if there are any.
     pub fn encode(&self) -> Bytes {
-        Bytes::from(wire::encode(self))
+        let front = wire::encode(self);
+        Bytes::from(if self.notes.is_empty() { front } else { wire::encode_after(&self.notes, front) })
+    }
+
+    /// Reads one.
+    ///
+    /// # Errors
+    /// [`wire::Malformed`] if it is none.
+    pub fn decode(bytes: &[u8]) -> Result<Part, wire::Malformed> {
+        let (mut part, rest) = wire::decode_front::<Part>(bytes)?;
+        if !rest.is_empty() {
+            part.notes = wire::decode(rest)?;
+        }
+        Ok(part)
     }
 
     /// The part of `transaction` at this shard: nothing, if it is not known here but for its name.
     pub(crate) fn of(transaction: &Transaction) -> Part {
         // One that a peer garbled does nothing, at every replica alike.
-        wire::decode(&transaction.part).unwrap_or_default()
+        Part::decode(&transaction.part).unwrap_or_default()
     }
 
     pub(crate) fn wants(&self) -> Vec<Want<Place>> {
@@ -166,6 +184,10 @@ impl Part {
             wants.looks_at_all = true;
             wants.changes_all |= clears;
         }
+        wants.keys.extend(self.notes.iter().map(|note| {
+            let mode = if note.changes() { Mode::Write } else { Mode::Read };
+            Want { key: Place::Note(note.name), mode, expected: None }
+        }));
         wants.done()
     }
 }
@@ -179,14 +201,16 @@ pub(crate) enum Place {
     Keyspace,
     /// A key.
     Key(Bytes),
+    /// A note of the node's.
+    Note(u8),
 }
 
 impl Place {
-    /// The key, for explanations; empty for what stands for all of them.
+    /// The key, for explanations; empty for what is none.
     pub(crate) fn key(&self) -> Bytes {
         match self {
             Place::Key(key) => Bytes::copy_from_slice(key),
-            Place::Everybody | Place::Keyspace => Bytes::new(),
+            Place::Everybody | Place::Keyspace | Place::Note(_) => Bytes::new(),
         }
     }
 }
@@ -239,7 +263,7 @@ pub(crate) fn wants_of(request: &Request) -> Vec<Want<Place>> {
             watched.iter().for_each(|(key, _)| wants.key(key.clone(), Mode::Read, None));
             commands.iter().for_each(|command| wants.command(command));
         }
-        Request::Collect { part, .. } => return wire::decode::<Part>(part).unwrap_or_default().wants(),
+        Request::Collect { part, .. } => return Part::decode(part).unwrap_or_default().wants(),
     }
     wants.done()
 }

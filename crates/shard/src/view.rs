@@ -12,6 +12,7 @@ use crate::Mutant;
 use crate::layout::{
     Area, HEADER_KEY_BYTES, Header, Keys, State, decode_value, encode_value, number_in, removal_key,
 };
+use crate::notes::Note;
 use crate::overlay::Overlay;
 use crate::reasons::Moved;
 use crate::sessions::Limits;
@@ -63,6 +64,8 @@ pub(crate) struct View<'a> {
     pub(crate) begins_collection: bool,
     /// Why the request that ran last did nothing, if a watched key had changed.
     pub(crate) outrun: Option<Moved>,
+    /// What is carried out puts these notes in the place of others.
+    pub(crate) notes: Vec<Note>,
 }
 
 impl<'a> View<'a> {
@@ -86,6 +89,7 @@ impl<'a> View<'a> {
             meets_expiry: false,
             begins_collection: false,
             outrun: None,
+            notes: Vec::new(),
         }
     }
 
