@@ -66,6 +66,11 @@ impl Bucket {
         Bucket::of_slot((position >> LOW_BITS) as u16, count)
     }
 
+    /// The ring position where it begins.
+    pub fn ring_start(self, count: NonZeroU16) -> u64 {
+        u64::from(self.slots(count).start) << LOW_BITS
+    }
+
     /// The ring position behind the last of its keys, where the next bucket begins; `None`: the ring ends there.
     pub fn ring_end(self, count: NonZeroU16) -> Option<u64> {
         let end = self.slots(count).end;

@@ -83,9 +83,9 @@ impl Seat {
         })
     }
 
-    /// Tells seats of one home apart: the greater one is newer.
+    /// Tells seats of one home apart: it grows whenever a line is replaced. 0: none ever was.
     pub fn age(&self) -> u64 {
-        self.lines.iter().map(|line| line.number).max().unwrap_or_default()
+        self.lines.iter().map(|line| line.number).sum()
     }
 
     /// All groups that it names.
@@ -124,7 +124,8 @@ impl Operation {
     pub fn edits(&self, seats: &[Seat], fresh: &Seat) -> Result<Edits, Misfit> {
         let stands: Vec<Stand> = seats.iter().filter_map(Seat::stand).collect();
         let plan = self.plan(&stands)?;
-        let number = seats.iter().chain([fresh]).map(Seat::age).max().unwrap_or_default() + 1;
+        let lines = seats.iter().chain([fresh]).flat_map(|seat| &seat.lines);
+        let number = lines.map(|line| line.number).max().unwrap_or_default() + 1;
         let mut edits = Edits::new();
         // A group that changes is compared whole, and replaced, or goes.
         for seat in seats {

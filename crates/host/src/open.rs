@@ -9,7 +9,7 @@ use quorate_engine::data_dir::{DataDir, Meta};
 use quorate_engine::lsm::{self, LsmStore};
 use quorate_engine::wal::{self, Wal};
 use quorate_kernel::{ClusterId, NodeId, wire};
-use quorate_node::{Endpoints, LogConfig, Map, Member, Node, NodeConfig, Placing, Status};
+use quorate_node::{Endpoints, LogConfig, Map, Member, Node, NodeConfig, Placing, Status, Topology};
 use quorate_store::{MemoryStore, Store};
 
 use crate::config::{BUCKETS_DEFAULT, Config, ConfigError, Durability};
@@ -58,7 +58,17 @@ impl Host {
             // A node that joins is told before it hears from anybody.
             let buckets = NonZeroU16::new(identity.shape.buckets).unwrap_or(NonZeroU16::MIN);
             let (cluster, copies) = (identity.cluster, identity.shape.copies);
-            Node::new(NodeConfig { me, cluster, bootstrap, buckets, copies, placing, log, limits })
+            Node::new(NodeConfig {
+                me,
+                cluster,
+                bootstrap,
+                buckets,
+                copies,
+                topology: Topology::View,
+                placing,
+                log,
+                limits,
+            })
         })
     }
 }

@@ -8,6 +8,7 @@ use quorate_api::Bucket;
 use quorate_kernel::ClusterId;
 use quorate_replog as replog;
 use quorate_shard as shard;
+use serde::{Deserialize, Serialize};
 
 use crate::interface::Member;
 
@@ -32,12 +33,26 @@ pub struct NodeConfig {
     /// operator or a node that joins changes the members. At first the same on all nodes, and 0 or not for as long as the
     /// cluster lives.
     pub copies: u8,
+    /// Who decides which nodes hold which buckets; of no consequence without copies. The same on all nodes, for as long as the cluster
+    /// lives.
+    pub topology: Topology,
     /// How buckets are placed; of no consequence without copies.
     pub placing: Placing,
     /// The logs.
     pub log: replog::Config,
     /// Queues and deadlines.
     pub limits: Limits,
+}
+
+/// Who decides which nodes hold which buckets.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+pub enum Topology {
+    /// One placement for all buckets, which follows from who is there.
+    #[default]
+    View,
+    /// Groups of nodes that hold the buckets of a span together, and split, merge and let nodes in and go by their own decision. The
+    /// number of copies is the size that groups should have, about.
+    Ring,
 }
 
 /// How buckets are placed on nodes that come and go: the nodes agree who of them is there, and each bucket has copies on

@@ -18,6 +18,7 @@ mod connections;
 mod dispatch;
 mod endpoints;
 mod gate;
+mod govern;
 mod holders;
 mod interface;
 mod lane;
@@ -34,6 +35,7 @@ mod record;
 mod recovery;
 mod replica;
 mod requests;
+mod ring;
 mod roster;
 mod route;
 mod status;
@@ -41,7 +43,7 @@ mod tick;
 mod transact;
 mod transactions;
 
-pub use config::{BUCKETS_MAX, Limits, NodeConfig, Placing};
+pub use config::{BUCKETS_MAX, Limits, NodeConfig, Placing, Topology};
 pub use endpoints::Endpoints;
 pub use interface::{
     AdminOutcome, AdminRequest, BucketStatus, ClientRequest, ConnectionId, Halt, Input, Map, Member, Output,
@@ -50,6 +52,7 @@ pub use interface::{
 pub use machine::{Node, Out, Timer};
 pub use message::Message;
 pub use quorate_buckets::{COPIES_MAX, LABEL_BYTES_MAX, Placement};
+pub use quorate_groups::{Group, Seat, Which};
 pub use quorate_membership::Config as MembershipConfig;
 pub use quorate_replog::Config as LogConfig;
 pub use record::Record;

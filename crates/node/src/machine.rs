@@ -277,6 +277,8 @@ impl Node {
             Message::CharterWanted { number } => self.on_charter_wanted(from, number, out),
             Message::Report { mark, members } => self.on_report(bucket, mark, members),
             Message::Stands(node) => self.on_stands(cx, from, *node),
+            Message::Seat(seat) => self.on_seat(cx, bucket, *seat),
+            Message::WantsGroup => self.on_wants_group(bucket, from),
             Message::Recovery(word) => self.on_recovery(cx, bucket, from, word, out),
             Message::Join(member) => self.on_join(cx, from, member, out),
             Message::Admin { id, request } => self.on_admin(cx, from, id, request, out),

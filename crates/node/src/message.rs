@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 use quorate_api::{Bucket, Reason, Reply, Request, SessionId};
 use quorate_commit::{NotTaken, Outcome, Transaction, TransactionId};
+use quorate_groups::Seat;
 use quorate_kernel::NodeId;
 use quorate_replog as replog;
 use quorate_shard::Asked;
@@ -164,6 +165,10 @@ pub enum Message {
     Recovery(Recovery),
     /// To the leader of bucket 0: this is what the sender should be known as to those who place buckets.
     Stands(Box<quorate_buckets::Node>),
+    /// From whoever speaks for a group to all, now and then and when it changes: what its home keeps, see `ring.rs`.
+    Seat(Box<Seat>),
+    /// From a node that is in no group to whoever speaks for one: let me in.
+    WantsGroup,
 }
 
 impl Message {

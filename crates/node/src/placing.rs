@@ -98,6 +98,9 @@ impl Node {
 
     /// Looks after the charter: as the leader of bucket 0 changes it, as anybody else asks for it.
     pub(crate) fn look_after_charter(&mut self, cx: &mut Cx<'_>, out: &mut Out) {
+        if self.ring().is_some() {
+            return self.look_after_ring(cx, out);
+        }
         self.report(cx, out);
         self.stand(cx, out);
         self.look_after_wishes(cx, out);
@@ -185,11 +188,14 @@ impl Node {
         let content = Bytes::from(wire::encode(&next));
         // The charter's own number: a change of the view alone is one, too.
         let note = Note { name: CHARTER, on, number: on + 1, content };
-        self.step_shard(cx, Bucket(0), Event::Input(shard::Input::Note(note)), out);
+        self.step_shard(cx, Bucket(0), Event::Input(shard::Input::Notes([note].into())), out);
     }
 
     /// A note has changed here: perhaps the charter.
     pub(crate) fn on_noted(&mut self, cx: &mut Cx<'_>, bucket: Bucket, out: &mut Out) {
+        if self.ring().is_some() {
+            return self.on_seat_noted(bucket, out);
+        }
         if self.roster.is_none() || bucket != Bucket(0) {
             return;
         }
@@ -312,9 +318,13 @@ impl Node {
     /// Brings the log of a bucket that this node leads in line with the charter.
     pub(crate) fn follow_charter(&mut self, cx: &mut Cx<'_>, bucket: Bucket, out: &mut Out) {
         let (Some(roster), Some(replica)) = (&self.roster, self.replicas.get_mut(&bucket)) else { return };
-        let Some(charter) = &roster.charter else { return };
+        let placement = roster.charter.as_ref().map(|charter| &charter.placement);
         let under_way = self.changes.values().any(|asker| *asker == Asker::Follower(bucket));
-        let since = charter.placement.since(bucket);
+        let since = match (&roster.ring, placement) {
+            (Some(ring), _) => ring.group_of(bucket).map_or(0, |group| group.name.epoch),
+            (None, Some(placement)) => placement.since(bucket),
+            (None, None) => return,
+        };
         if let Some((ticket, _)) = replica.following.filter(|(_, number)| under_way && *number < since) {
             replica.following = None;
             let input = shard::Input::GiveUp { ticket };
@@ -325,10 +335,14 @@ impl Node {
         }
         let mark = replica.shard.note(MARK).map_or(0, |note| note.number);
         let ids = member_ids(replica.log());
-        let due = charter
-            .placement
-            .members_due(bucket, &ids, mark)
-            .or_else(|| unreported(&charter.placement, bucket, &ids, mark));
+        let due = match (&roster.ring, placement) {
+            (Some(ring), _) => ring.members_due(bucket, &ids, mark),
+            (None, Some(placement)) => {
+                let due = placement.members_due(bucket, &ids, mark);
+                due.or_else(|| unreported(placement, bucket, &ids, mark))
+            }
+            (None, None) => None,
+        };
         let Some(due) = due else { return };
         if cx.now.since(replica.followed_at) < AGAIN && replica.followed == (due.number, mark) {
             return;
@@ -336,7 +350,7 @@ impl Node {
         (replica.followed_at, replica.followed) = (cx.now, (due.number, mark));
         if due.number > mark {
             let note = Note { name: MARK, on: mark, number: due.number, content: Bytes::new() };
-            return self.step_shard(cx, bucket, Event::Input(shard::Input::Note(note)), out);
+            return self.step_shard(cx, bucket, Event::Input(shard::Input::Notes([note].into())), out);
         }
         let add: Vec<Member> =
             due.add.iter().filter_map(|id| roster.member(*id)).map(|member| to_log_member(&member)).collect();
@@ -356,7 +370,11 @@ impl Node {
     pub(crate) fn leader_by_charter(&self, bucket: Bucket) -> Option<NodeId> {
         let replica = self.replicas.get(&bucket)?;
         let mark = replica.shard.note(MARK).map_or(0, |note| note.number);
-        self.placement()?.leader_due(bucket, &member_ids(replica.log()), mark)
+        let ids = member_ids(replica.log());
+        match self.ring() {
+            Some(ring) => ring.leader_due(bucket, &ids),
+            None => self.placement()?.leader_due(bucket, &ids, mark),
+        }
     }
 }
 

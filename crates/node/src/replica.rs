@@ -64,7 +64,7 @@ impl Node {
         for bucket in buckets {
             let holds = |member: &&Member| match (&self.roster, self.placement()) {
                 (Some(_), Some(placement)) => placement.members(bucket).contains(&member.id),
-                (Some(_), None) => false,
+                (Some(roster), None) => roster.ring.is_some(),
                 (None, _) => true,
             };
             let founders = self.config.bootstrap.iter().filter(holds);

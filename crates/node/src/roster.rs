@@ -23,6 +23,7 @@ use crate::placing::Charter;
 use crate::record::Record;
 use crate::recovery::Recoveries;
 use crate::replica::Replica;
+use crate::ring::Ring;
 
 /// How often a node that is no member asks to become one.
 const JOIN_EVERY: Duration = Duration::from_millis(500);
@@ -59,6 +60,8 @@ pub(crate) struct Roster {
     /// By bucket: when its leader last said so.
     hinted_at: Vec<Time>,
     pub(crate) recoveries: Recoveries,
+    /// In topology `ring`: what is known of groups, in the place of a charter.
+    pub(crate) ring: Option<Ring>,
     told_at: Time,
     joined_at: Time,
     acquaintances: Vec<Member>,
@@ -94,10 +97,12 @@ impl Roster {
         let founders: Vec<_> = config.bootstrap.iter().map(founder).collect();
         let meta = meta_of(&config.me.endpoints, placing);
         let membership = Membership::new(config.me.id, placing.membership.clone(), meta, founders);
+        let ring = Ring::new(config);
         Some(Box::new(Roster {
             membership,
             needs: None,
-            charter: Charter::founded(config),
+            charter: if ring.is_none() { Charter::founded(config) } else { None },
+            ring,
             reports: BTreeMap::new(),
             stands: BTreeMap::new(),
             stood_at: Time::default(),

@@ -33,7 +33,9 @@ impl Node {
             ready: self.is_ready(),
             believed_leader: self.believed_leader(Bucket(0)),
             epoch: view.unwrap_or(epoch.number),
-            copies: self.placement().map_or(0, Placement::copies),
+            copies: self
+                .placement()
+                .map_or(if self.ring().is_some() { self.config.copies } else { 0 }, Placement::copies),
             members: self.members(),
             learners: log.learners(),
             log_last: log.last(),
@@ -97,7 +99,10 @@ impl Node {
         status.members = match (copy, self.placement()) {
             (Some(replica), _) => replica.log().epoch().members.iter().map(|member| member.id).collect(),
             (None, Some(placement)) => placement.members(bucket).to_vec(),
-            (None, None) => Vec::new(),
+            (None, None) => {
+                let group = self.ring().and_then(|ring| ring.group_of(bucket));
+                group.map(|group| group.members.clone()).unwrap_or_default()
+            }
         };
         let counts = |id: NodeId| id == self.config.me.id || self.connected.contains(&id);
         let majority = status.members.iter().filter(|id| counts(**id)).count() * 2 > status.members.len();

@@ -9,6 +9,7 @@ use quorate_commit::{LogId, NotTaken, Outcome as End, Transaction, TransactionId
 use quorate_kernel::{Cx, Event, NodeId, Time};
 use quorate_shard as shard;
 
+use crate::govern::OWN;
 use crate::interface::Output;
 use crate::machine::{Node, Out};
 use crate::message::Message;
@@ -155,6 +156,10 @@ impl Node {
         out: &mut Out,
     ) {
         for ((connection, ticket), outcome) in ends {
+            if connection == OWN {
+                self.governed(cx, Bucket(ticket.0 as u16), &outcome);
+                continue;
+            }
             // What happened is chosen, on quorums' disks.
             out.output_early(Output::Replies(alloc::vec![(connection, ticket, outcome)]));
             if let Some(gate) = self.gates.gates.get_mut(&connection) {

@@ -3,7 +3,6 @@
 
 use alloc::vec::Vec;
 use bytes::Bytes;
-use quorate_kernel::wire;
 
 use crate::part::{Decision, Part, Share};
 

@@ -85,8 +85,8 @@ pub enum Input {
     Log(replog::Input),
     /// Take part in this transaction, of which this shard is the coordinator.
     Transact(Box<Transaction>),
-    /// Put this note in the place of the one with its name, unless that is another than it builds on.
-    Note(Note),
+    /// Put each of these notes in the place of the one with its name, unless that is another than it builds on.
+    Notes(Vec<Note>),
     /// The primary of another shard says something about a transaction.
     Told(Box<quorate_commit::Message>),
 }
@@ -301,7 +301,7 @@ impl Shard {
             }
             Input::Transact(transaction) => self.transact(cx, *transaction, out),
             Input::Told(message) => self.told_by(cx, *message, out),
-            Input::Note(note) => self.propose_note(cx, note, out),
+            Input::Notes(notes) => self.propose_notes(cx, notes, out),
             Input::Log(input) => self.step_log(cx, Event::Input(input), out),
             Input::PeerLost(peer) => self.step_log(cx, Event::Input(replog::Input::PeerLost(peer)), out),
         }

@@ -3,6 +3,7 @@
 //! A note replaces the one it was built on, and no other: whoever proposes does not know what is in the log already.
 
 use alloc::collections::BTreeMap;
+use alloc::vec::Vec;
 use bytes::Bytes;
 use quorate_kernel::{Cx, wire};
 use quorate_store::Scan;
@@ -79,12 +80,12 @@ impl Notes {
 }
 
 impl Shard {
-    /// Puts a note into the log. Only while batches are taken; otherwise it is dropped and marked.
-    pub(crate) fn propose_note(&mut self, cx: &mut Cx<'_>, note: Note, out: &mut Out) {
+    /// Puts notes into the log. Only while batches are taken; otherwise they are dropped, which is marked.
+    pub(crate) fn propose_notes(&mut self, cx: &mut Cx<'_>, notes: Vec<Note>, out: &mut Out) {
         if !self.takes_batches() {
             return cx.marks.hit("shard.note.dropped");
         }
-        let payload = Payload { now_ms: self.entry_time(cx), notes: alloc::vec![note], ..Payload::default() };
+        let payload = Payload { now_ms: self.entry_time(cx), notes, ..Payload::default() };
         self.propose(cx, &payload, out);
     }
 }

@@ -146,7 +146,7 @@ impl<H: Harness, F: Fn(&Plan) -> H + Sync> Runner for Entry<F> {
 fn runners() -> Vec<Box<dyn Runner>> {
     let (log, members, whole) = (replog::swarm(), membership::swarm(), node::swarm());
     let (transactions, placed, bundles) = (commit::swarm(), node::placed(), node::bundles());
-    let ring = groups::swarm();
+    let (ring, grouped) = (groups::swarm(), node::grouped());
     vec![
         entry(log.profile.clone(), move |plan| replog::Cluster::new(plan, &log.stress)),
         entry(transactions.profile.clone(), move |plan| commit::Cluster::new(plan, &transactions.stress)),
@@ -154,6 +154,7 @@ fn runners() -> Vec<Box<dyn Runner>> {
         entry(members.profile.clone(), move |plan| membership::Cluster::new(plan, &members.stress)),
         entry(whole.profile.clone(), move |plan| node::Cluster::new(plan, &whole.stress)),
         entry(placed.profile.clone(), move |plan| node::Cluster::new(plan, &placed.stress)),
+        entry(grouped.profile.clone(), move |plan| node::Cluster::new(plan, &grouped.stress)),
         entry(bundles.profile.clone(), move |plan| node::Cluster::new(plan, &bundles.stress)),
     ]
 }

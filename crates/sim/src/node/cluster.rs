@@ -6,7 +6,9 @@ use std::time::Duration;
 
 use quorate_api::{Bucket, Outcome, Refusal};
 use quorate_kernel::{ClusterId, Marks, NodeId, Rng};
-use quorate_node::{ConnectionId, Input, Limits, Message, Node, NodeConfig, Output, Placing, Record};
+use quorate_node::{
+    ConnectionId, Input, Limits, Message, Node, NodeConfig, Output, Placing, Record, Topology,
+};
 use quorate_replog::Config;
 use quorate_shard::Shard;
 use quorate_workload::{Kind, Spec, Workload};
@@ -15,6 +17,7 @@ use super::callers::Caller;
 use super::claims::Claims;
 use super::doors::{Asker, Doors};
 use super::equality::Equality;
+use super::grouped::{Witness, is_grouped};
 use super::keys::{Keeper, Rules};
 use super::lanes::{Course, Duty, Lane, Stage};
 use super::operator::{Links, Operator, Zeal, leader, member};
@@ -64,6 +67,7 @@ pub struct Cluster {
     priorities: bool,
     buckets: NonZeroU16,
     copies: u8,
+    topology: Topology,
     placing: Placing,
     first: Vec<NodeId>,
     faults: FaultSet,
@@ -91,6 +95,7 @@ pub struct Cluster {
     operator: Operator,
     links: Links,
     equality: Equality,
+    witness: Witness,
     claims: Claims,
     counts: Counts,
 }
@@ -121,6 +126,7 @@ impl Cluster {
             priorities: rng.chance(1, 4),
             buckets: NonZeroU16::MIN,
             copies: placed.0,
+            topology: stress.topology,
             placing: placed.1,
             links: Links::new(first.clone()),
             first,
@@ -146,6 +152,7 @@ impl Cluster {
             callers: (0..u64::from(plan.clients)).map(Caller::new).collect(),
             operator: Operator::new(zeal),
             equality: Equality::new([1, 16, 16, 16][rng.below(4) as usize]),
+            witness: Witness::default(),
             claims: Claims::default(),
             counts: Counts::default(),
             rng,
@@ -289,6 +296,7 @@ impl Harness for Cluster {
     fn machine(&mut self, node: NodeId, _: Boot) -> Node {
         self.links.booted(node);
         self.equality.booted(node);
+        self.witness.booted(node);
         let mut log = self.log.clone();
         log.priority = if self.priorities { (node.0 % 3) as u8 } else { 0 };
         let bootstrap = match self.first.contains(&node) {
@@ -297,7 +305,8 @@ impl Harness for Cluster {
         };
         let (limits, buckets) = (self.limits.clone(), self.buckets);
         let (me, copies, placing) = (member(node), self.copies, placed(node, self.placing.clone()));
-        Node::new(NodeConfig { me, cluster: ClusterId(7), bootstrap, buckets, copies, placing, log, limits })
+        let (cluster, topology) = (ClusterId(7), self.topology);
+        Node::new(NodeConfig { me, cluster, bootstrap, buckets, copies, topology, placing, log, limits })
     }
 
     fn start(&mut self, agenda: &mut Agenda<Input>) {
@@ -310,6 +319,9 @@ impl Harness for Cluster {
     }
 
     fn observe(&mut self, seen: Seen<'_, Node>) -> Verdict {
+        if self.topology == Topology::Ring {
+            self.witness.look(seen.node, seen.machine, self.buckets)?;
+        }
         let Some(store) = seen.nodes.store(seen.node) else { return Ok(()) };
         self.equality.look(seen.node, seen.machine, store)
     }
@@ -452,6 +464,9 @@ impl Harness for Cluster {
         {
             let transactions = unfinished(nodes, self.buckets);
             return Err(format!("the last look is not done; transactions: {transactions:?}"));
+        }
+        if self.topology == Topology::Ring {
+            return is_grouped(nodes, self.buckets, self.copies);
         }
         if self.copies > 0 {
             return is_placed(nodes, self.buckets);

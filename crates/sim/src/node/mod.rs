@@ -28,6 +28,7 @@ mod cluster;
 mod doors;
 mod equality;
 pub mod figures;
+mod grouped;
 mod keys;
 mod lanes;
 mod operator;
@@ -44,6 +45,6 @@ mod words;
 #[cfg(feature = "mutants")]
 pub use broken::kind_for;
 pub use cluster::Cluster;
-pub use profile::{Kind, bundles, placed, swarm};
+pub use profile::{Kind, bundles, grouped, placed, swarm};
 pub use recovered::{Recovered, recovered};
 pub use stress::{Play, Stress};

@@ -55,7 +55,7 @@ pub(super) fn is_placed(nodes: &Nodes<Node>, buckets: NonZeroU16) -> Verdict {
 }
 
 /// Whether a bucket has the members it should have, and these have all of it.
-fn holds(nodes: &Nodes<Node>, bucket: Bucket, wanted: &[NodeId]) -> Verdict {
+pub(super) fn holds(nodes: &Nodes<Node>, bucket: Bucket, wanted: &[NodeId]) -> Verdict {
     let lead = leader(nodes, bucket).and_then(|id| nodes.machine(id)).and_then(|node| node.shard(bucket));
     let Some(log) = lead.map(quorate_shard::Shard::log) else {
         return Err(format!("nobody leads {bucket:?}"));

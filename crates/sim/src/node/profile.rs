@@ -3,6 +3,7 @@
 use std::num::NonZeroU16;
 use std::time::Duration;
 
+use quorate_node::Topology;
 use quorate_workload::Kind as Workload;
 
 use super::stress::{Play, Stress};
@@ -122,5 +123,24 @@ pub fn placed() -> Kind {
     // Long enough for nodes to be taken for dead and to come back.
     kind.profile.safety = (Duration::from_millis(500), Duration::from_secs(8));
     kind.stress.placed = true;
+    kind
+}
+
+/// What 60 seeds of runs with groups must reach, at least.
+const GROUPED_FLOORS: [(&str, u64); 6] = [
+    ("node.group.changed", 200),
+    ("node.group.members", 100),
+    ("node.group.merge", 20),
+    ("node.group.split", 20),
+    ("node.ring.founded", 40),
+    ("node.sim.done", 50_000),
+];
+
+/// Everything at once, with buckets held by groups of a ring.
+pub fn grouped() -> Kind {
+    let mut kind = placed();
+    kind.profile = Profile { name: "ring", nodes: (1, 9), floors: GROUPED_FLOORS.to_vec(), ..kind.profile };
+    kind.stress.topology = Topology::Ring;
+    kind.stress.buckets = NonZeroU16::new(6);
     kind
 }

@@ -13,7 +13,7 @@ use quorate_api::{Bucket, Consistency, Outcome, Refusal, Reply, Request};
 use quorate_kernel::{ClusterId, NodeId, Rng};
 use quorate_node::{
     AdminOutcome, AdminRequest, ClientRequest, ConnectionId, Input, Limits, LogConfig, Message, Node,
-    NodeConfig, Output, Placing, Record, Ticket,
+    NodeConfig, Output, Placing, Record, Ticket, Topology,
 };
 
 use super::equality::Equality;
@@ -256,6 +256,7 @@ impl Harness for Clients {
             bootstrap,
             buckets: self.buckets,
             copies: self.copies,
+            topology: Topology::View,
             placing: placed(node, self.placing.clone()),
             log: self.log.clone(),
             limits: self.limits.clone(),

@@ -4,7 +4,7 @@ use std::num::NonZeroU16;
 use std::time::Duration;
 
 use quorate_kernel::Rng;
-use quorate_node::{Limits, Placing};
+use quorate_node::{Limits, Placing, Topology};
 use quorate_replog::Config;
 use quorate_workload::Kind;
 
@@ -29,6 +29,8 @@ pub struct Stress {
     pub buckets: Option<NonZeroU16>,
     /// Whether buckets are placed on nodes that come and go.
     pub placed: bool,
+    /// Who decides which nodes hold which.
+    pub topology: Topology,
     /// Replaces the drawn queues and deadlines.
     pub limits: Option<Limits>,
     /// Replaces the drawn settings of the log.

@@ -35,6 +35,7 @@ mod replog;
 mod replog_mutants;
 mod replog_paper;
 mod replog_transcripts;
+mod ring;
 mod runs;
 mod transcripts;
 mod worlds;

@@ -7,6 +7,7 @@ use quorate_api::{Bucket, Command, Consistency, Outcome, Reply, Request};
 use quorate_kernel::{ClusterId, NodeId};
 use quorate_node::{
     ClientRequest, ConnectionId, Endpoints, Input, Limits, Member, Node, NodeConfig, Output, Placing, Ticket,
+    Topology,
 };
 use quorate_sim::node::{Play, Stress, swarm};
 use quorate_sim::{
@@ -73,6 +74,7 @@ pub(crate) fn node_of(id: NodeId, first: impl IntoIterator<Item = u64>, buckets:
         cluster: ClusterId(1),
         bootstrap: first.into_iter().map(member).collect(),
         copies: 0,
+        topology: Topology::View,
         placing: Placing::production(),
         buckets,
         log: quorate_replog::Config::production(),

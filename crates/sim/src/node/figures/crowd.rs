@@ -5,7 +5,9 @@ use std::time::Duration;
 
 use quorate_api::{Bucket, Consistency, Outcome, Request};
 use quorate_kernel::{ClusterId, NodeId, Rng, wire};
-use quorate_node::{ClientRequest, ConnectionId, Input, Message, Node, NodeConfig, Output, Placing, Ticket};
+use quorate_node::{
+    ClientRequest, ConnectionId, Input, Message, Node, NodeConfig, Output, Placing, Ticket, Topology,
+};
 use quorate_replog::Config;
 use quorate_workload::rounds;
 use quorate_workload::tpcc::{self, Loaded};
@@ -213,6 +215,7 @@ impl Harness for Crowd {
             bootstrap,
             buckets: self.setup.buckets,
             copies: self.setup.copies,
+            topology: Topology::View,
             placing: Placing::production(),
             log: Config::production(),
             limits: self.setup.limits(),

@@ -1,0 +1,341 @@
+//! The groups that hold the buckets, as this node knows them: topology `ring`.
+//!
+//! A group keeps what it is in the log of the bucket where its span begins, its *home*, as three notes: itself and its two neighbours
+//! (`quorate_groups::Seat`). Whoever leads the home speaks for the group: tells everybody what the notes say, and changes them together with
+//! those of others by transactions (`govern.rs`). The logs of a group's buckets follow what is known of it, as they follow a charter. The
+//! group with the greatest epoch that covers a bucket is the one it belongs to: epochs grow along the history of every position.
+//!
+//! Nothing of this carries safety: the log of a bucket decides who its members are.
+
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+use bytes::Bytes;
+use core::num::NonZeroU16;
+use core::time::Duration;
+use quorate_api::Bucket;
+use quorate_buckets::Due;
+use quorate_groups::join::{Aim, Candidate, Near, Place, choose};
+use quorate_groups::{Group, Line, Seat, Which};
+use quorate_kernel::{Cx, Event, NodeId, Time, wire};
+use quorate_shard::{self as shard, Note};
+
+use crate::config::{NodeConfig, Topology};
+use crate::govern::Effort;
+use crate::machine::{Node, Out};
+use crate::message::Message;
+use crate::placing::{MARK, member_ids};
+use crate::roster::Roster;
+
+/// The note that names the group whose home a bucket is; those of its neighbours follow.
+const SEAT: u8 = 2;
+/// How often those who speak for groups say what these are.
+const TELL_EVERY: Duration = Duration::from_millis(500);
+/// How often a node without a group asks for one.
+const ASK_EVERY: Duration = Duration::from_millis(400);
+/// How many groups it looks at (Scatter 6.1).
+const SAMPLES: usize = 4;
+/// Nodes that want to join a group; who finds no room asks again.
+const JOINERS_MAX: usize = 256;
+
+/// What a node knows of groups.
+#[derive(Debug)]
+pub(crate) struct Ring {
+    count: NonZeroU16,
+    /// What homes keep, as it was heard last.
+    pub(crate) seats: BTreeMap<Bucket, Seat>,
+    /// By bucket: the group that it belongs to.
+    groups: Vec<Option<Group>>,
+    /// For whoever speaks for a group: who wants to join it.
+    pub(crate) joiners: BTreeSet<(Bucket, NodeId)>,
+    /// Members of groups that this node speaks for which have left the view, and when.
+    pub(crate) missing: BTreeMap<NodeId, Time>,
+    /// By home: how its operations go.
+    pub(crate) efforts: BTreeMap<Bucket, Effort>,
+    told_at: Time,
+    asked_at: Time,
+    founded_at: Time,
+}
+
+/// The note of a line of a seat.
+pub(crate) fn note_name(which: Which) -> u8 {
+    SEAT + which as u8
+}
+
+/// What the note of a line says.
+pub(crate) fn note_content(group: Option<&Group>) -> Bytes {
+    Bytes::from(wire::encode(&group))
+}
+
+impl Ring {
+    /// What a node begins with; `None` in clusters of another topology.
+    pub(crate) fn new(config: &NodeConfig) -> Option<Ring> {
+        (config.topology == Topology::Ring).then(|| {
+            let mut ring = Ring {
+                count: config.buckets,
+                seats: BTreeMap::new(),
+                groups: alloc::vec![None; usize::from(config.buckets.get())],
+                joiners: BTreeSet::new(),
+                missing: BTreeMap::new(),
+                efforts: BTreeMap::new(),
+                told_at: Time::default(),
+                asked_at: Time::default(),
+                founded_at: Time::default(),
+            };
+            if !config.bootstrap.is_empty() {
+                // Each founder makes the same one; what is agreed is newer.
+                ring.learn(&first_group(config));
+            }
+            ring
+        })
+    }
+
+    /// Takes over what a home is said to keep; whether it is news.
+    pub(crate) fn hear(&mut self, home: Bucket, seat: Seat) -> bool {
+        let is_news = self.seats.get(&home).is_none_or(|known| known.age() < seat.age());
+        if is_news {
+            seat.groups().for_each(|group| self.learn(group));
+            self.seats.insert(home, seat);
+        }
+        is_news
+    }
+
+    fn learn(&mut self, group: &Group) {
+        for bucket in (0..self.count.get()).map(Bucket) {
+            let known = &mut self.groups[usize::from(bucket.0)];
+            let is_newer = known.as_ref().is_none_or(|known| known.name.epoch < group.name.epoch);
+            if is_newer && group.span.contains(bucket.ring_start(self.count)) {
+                *known = Some(group.clone());
+            }
+        }
+    }
+
+    /// The group that a bucket belongs to.
+    pub(crate) fn group_of(&self, bucket: Bucket) -> Option<&Group> {
+        self.groups.get(usize::from(bucket.0))?.as_ref()
+    }
+
+    /// The groups that buckets belong to, each once, in the order of their buckets.
+    pub(crate) fn groups(&self) -> Vec<&Group> {
+        let mut groups: Vec<&Group> = Vec::new();
+        for group in self.groups.iter().flatten() {
+            if groups.iter().all(|other| other.name != group.name) {
+                groups.push(group);
+            }
+        }
+        groups
+    }
+
+    /// The group that a node is in.
+    pub(crate) fn group_with(&self, node: NodeId) -> Option<&Group> {
+        self.groups.iter().flatten().find(|group| group.members.contains(&node))
+    }
+
+    /// Where a group has its home.
+    pub(crate) fn home(&self, group: &Group) -> Bucket {
+        Bucket::of_position(group.span.start, self.count)
+    }
+
+    /// The buckets of a group, in the order of the ring from its home on.
+    pub(crate) fn buckets(&self, group: &Group) -> Vec<Bucket> {
+        let (first, count) = (self.home(group).0, self.count.get());
+        let all =
+            (0..count).map(|step| Bucket(((u32::from(first) + u32::from(step)) % u32::from(count)) as u16));
+        all.filter(|bucket| group.span.contains(bucket.ring_start(self.count))).collect()
+    }
+
+    /// What must become of the log of a bucket that has these members and this mark.
+    pub(crate) fn members_due(&self, bucket: Bucket, log: &[NodeId], mark: u64) -> Option<Due> {
+        let group = self.group_of(bucket)?;
+        let number = group.name.epoch;
+        let add: Vec<NodeId> = group.members.iter().copied().filter(|id| !log.contains(id)).collect();
+        let remove: Vec<NodeId> = log.iter().copied().filter(|id| !group.members.contains(id)).collect();
+        let in_line = mark == number && add.is_empty() && remove.is_empty();
+        (mark <= number && !in_line).then_some(Due { number, add, remove })
+    }
+
+    /// Who should lead a bucket, of these: the members take turns.
+    pub(crate) fn leader_due(&self, bucket: Bucket, log: &[NodeId]) -> Option<NodeId> {
+        let group = self.group_of(bucket)?;
+        let able: Vec<NodeId> = group.members.iter().copied().filter(|id| log.contains(id)).collect();
+        let place = self.buckets(group).iter().position(|other| *other == bucket)?;
+        able.get(place % able.len().max(1)).copied()
+    }
+}
+
+fn first_group(config: &NodeConfig) -> Group {
+    Group::founded(config.bootstrap.iter().map(|member| member.id).collect())
+}
+
+impl Node {
+    /// What is known of groups; `None` in clusters of another topology.
+    pub(crate) fn ring(&self) -> Option<&Ring> {
+        self.roster.as_ref()?.ring.as_ref()
+    }
+
+    pub(crate) fn ring_mut(&mut self) -> Option<&mut Ring> {
+        self.roster.as_mut()?.ring.as_mut()
+    }
+
+    /// The groups of the ring as this node knows them, in the order of their spans.
+    pub fn groups(&self) -> Vec<&Group> {
+        self.ring().map(Ring::groups).unwrap_or_default()
+    }
+
+    /// What a bucket keeps of the group that has its home there, or had, as far as it is applied to the copy here.
+    pub fn seat(&self, bucket: Bucket) -> Option<Seat> {
+        let shard = &self.replicas.get(&bucket)?.shard;
+        let line = |which: Which| match shard.note(note_name(which)) {
+            // What cannot be read names nobody.
+            Some(note) => {
+                Line { number: note.number, group: wire::decode(&note.content).unwrap_or_default() }
+            }
+            None => Line::default(),
+        };
+        let [own, before, after] = Which::ALL.map(line);
+        let seat = Seat::new(own, before, after);
+        (seat.age() > 0).then_some(seat)
+    }
+
+    /// Looks after the groups: founds the first, speaks for those whose homes are led here, and asks for one for this node.
+    pub(crate) fn look_after_ring(&mut self, cx: &mut Cx<'_>, out: &mut Out) {
+        self.found_ring(cx, out);
+        self.ask_for_group(cx, out);
+        let homes: Vec<Bucket> = self.homes_led().collect();
+        let Some(ring) = self.ring_mut() else { return };
+        ring.joiners.retain(|(home, _)| homes.contains(home));
+        ring.efforts.retain(|home, _| homes.contains(home));
+        if cx.now.since(ring.told_at) >= TELL_EVERY {
+            ring.told_at = cx.now;
+            homes.iter().for_each(|home| self.tell_seat(*home, out));
+        }
+        for home in homes {
+            self.govern(cx, home, out);
+        }
+    }
+
+    /// Homes of groups, now or once, that this node speaks for.
+    fn homes_led(&self) -> impl Iterator<Item = Bucket> + '_ {
+        let leads = |bucket: &Bucket| self.takes_batches(*bucket) && self.seat(*bucket).is_some();
+        self.replicas.keys().copied().filter(leads)
+    }
+
+    fn found_ring(&mut self, cx: &mut Cx<'_>, out: &mut Out) {
+        const AGAIN: Duration = Duration::from_millis(250);
+        let is_new = self.takes_batches(Bucket(0)) && self.seat(Bucket(0)).is_none();
+        if !is_new || self.config.bootstrap.is_empty() {
+            return;
+        }
+        let seat = Seat::founded(first_group(&self.config));
+        let Some(ring) = self.ring_mut() else { return };
+        if cx.now.since(ring.founded_at) < AGAIN {
+            return;
+        }
+        ring.founded_at = cx.now;
+        cx.marks.hit("node.ring.founded");
+        let note = |which: Which| {
+            let line = seat.line(which);
+            Note {
+                name: note_name(which),
+                on: 0,
+                number: line.number,
+                content: note_content(line.group.as_ref()),
+            }
+        };
+        let notes = Which::ALL.map(note).into();
+        self.step_shard(cx, Bucket(0), Event::Input(shard::Input::Notes(notes)), out);
+    }
+
+    /// Notes have changed here: perhaps those of a group.
+    pub(crate) fn on_seat_noted(&mut self, bucket: Bucket, out: &mut Out) {
+        let Some(seat) = self.seat(bucket) else { return };
+        let is_news = self.ring_mut().is_some_and(|ring| ring.hear(bucket, seat));
+        if is_news && self.replicas.get(&bucket).is_some_and(|replica| replica.log().leads()) {
+            self.tell_seat(bucket, out);
+        }
+    }
+
+    /// Tells everybody what a home keeps.
+    fn tell_seat(&self, home: Bucket, out: &mut Out) {
+        let (Some(seat), Some(roster)) = (self.seat(home), &self.roster) else { return };
+        for member in roster.membership.last_view().iter().flat_map(|view| view.members.iter()) {
+            if member.id != self.config.me.id {
+                // It is chosen: a quorum's disks have it.
+                out.send_early(member.id, Message::Seat(Box::new(seat.clone())).about(home));
+            }
+        }
+    }
+
+    pub(crate) fn on_seat(&mut self, cx: &mut Cx<'_>, home: Bucket, seat: Seat) {
+        let Some(ring) = self.ring_mut() else { return cx.marks.hit("node.message.no_ring") };
+        if ring.hear(home, seat) {
+            cx.marks.hit("node.ring.news");
+        }
+    }
+
+    /// A node of the view that is in no group asks the one that needs it most, of some, to let it in.
+    fn ask_for_group(&mut self, cx: &mut Cx<'_>, out: &mut Out) {
+        let me = self.config.me.id;
+        let Some(roster) = &self.roster else { return };
+        let (Some(ring), Some(view)) = (&roster.ring, roster.view()) else { return };
+        let is_free = view.has(me) && ring.group_with(me).is_none() && !self.stopping;
+        if !is_free || cx.now.since(ring.asked_at) < ASK_EVERY {
+            return;
+        }
+        let mut groups = ring.groups();
+        cx.rng.shuffle(&mut groups);
+        groups.truncate(SAMPLES);
+        let candidates: Vec<Candidate> = groups
+            .iter()
+            .map(|group| {
+                let members: Vec<_> = group.members.iter().map(|id| roster.place_of(*id)).collect();
+                let near = Near::count(&roster.place_of(me), &members);
+                let (group, size) = (group.name.id, group.members.len());
+                Candidate { group, size, failure: None, near, load: 0.0, latency: None }
+            })
+            .collect();
+        let chosen = choose(&candidates, 0.0, Aim::Load);
+        let home = groups.iter().find(|group| Some(group.name.id) == chosen).map(|group| ring.home(group));
+        let Some(home) = home else { return };
+        if let Some(ring) = self.ring_mut() {
+            ring.asked_at = cx.now;
+        }
+        match self.believed_leader(home) {
+            Some(leader) if leader == me => self.on_wants_group(home, me),
+            // A question; nothing about this node's disk is told.
+            Some(leader) => out.send_early(leader, Message::WantsGroup.about(home)),
+            None => {}
+        }
+    }
+
+    /// A node wants to be in the group whose home this is.
+    pub(crate) fn on_wants_group(&mut self, home: Bucket, from: NodeId) {
+        if let Some(ring) = self.ring_mut().filter(|ring| ring.joiners.len() < JOINERS_MAX) {
+            ring.joiners.insert((home, from));
+        }
+    }
+
+    /// Whether all buckets of a group are where the group is: their logs have its members, and somebody leads them.
+    pub(crate) fn is_settled(&self, group: &Group) -> bool {
+        let Some(ring) = self.ring() else { return false };
+        let is_there = |bucket: &Bucket| {
+            let Some(replica) = self.replicas.get(bucket) else { return false };
+            let mark = replica.shard.note(MARK).map_or(0, |note| note.number);
+            mark == group.name.epoch
+                && replica.log().is_member()
+                && member_ids(replica.log()) == group.members
+                && self.believed_leader(*bucket).is_some()
+        };
+        ring.buckets(group).iter().all(is_there)
+    }
+}
+
+impl Roster {
+    /// Where a node of the view stands. Nodes are on one machine if their addresses differ in their ports alone.
+    pub(crate) fn place_of(&self, id: NodeId) -> Place<Bytes> {
+        let member = self.view().and_then(|view| view.members.iter().find(|member| member.id == id));
+        let Some(meta) = member.map(|member| &member.meta) else { return Place::default() };
+        let end = meta.peer.iter().rposition(|byte| *byte == b':').unwrap_or(meta.peer.len());
+        Place { zone: meta.zone.clone(), rack: meta.rack.clone(), host: meta.peer.slice(..end) }
+    }
+}

@@ -1,0 +1,128 @@
+//! Clusters whose buckets are held by groups of a ring: what must never be seen, and how all must be in the end.
+
+use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU16;
+
+use quorate_api::Bucket;
+use quorate_groups::resilience::Sizes;
+use quorate_groups::{Name, Stand, Which};
+use quorate_kernel::NodeId;
+use quorate_node::{Group, Node, Seat};
+
+use super::operator::leader;
+use super::placed::holds;
+use crate::{Nodes, Verdict};
+
+/// What homes were seen to keep: a group at one time of its life is the same for everybody, and no bucket belongs to two that have the same
+/// epoch (S1 and S7 of Scatter's invariants, whatever is under way).
+#[derive(Debug, Default)]
+pub(super) struct Witness {
+    groups: BTreeMap<Name, Group>,
+    owners: BTreeMap<(Bucket, u64), Name>,
+    /// By node and home, how old what was looked at is.
+    seen: BTreeMap<(NodeId, Bucket), u64>,
+}
+
+impl Witness {
+    /// Looks at what a node's copies keep.
+    pub(super) fn look(&mut self, id: NodeId, node: &Node, buckets: NonZeroU16) -> Verdict {
+        for home in node.buckets() {
+            let Some(seat) = node.seat(home) else { continue };
+            if self.seen.insert((id, home), seat.age()) == Some(seat.age()) {
+                continue;
+            }
+            for group in seat.groups() {
+                let known = self.groups.entry(group.name).or_insert_with(|| group.clone());
+                if known != group {
+                    return Err(format!("{id:?} has {group:?} at {home:?}, somebody had {known:?}"));
+                }
+                for bucket in (0..buckets.get()).map(Bucket) {
+                    if !group.span.contains(bucket.ring_start(buckets)) {
+                        continue;
+                    }
+                    let owner = self.owners.entry((bucket, group.name.epoch)).or_insert(group.name);
+                    if *owner != group.name {
+                        return Err(format!("{bucket:?} belongs to {owner:?} and to {:?}", group.name));
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    /// A node begins a life.
+    pub(super) fn booted(&mut self, node: NodeId) {
+        self.seen.retain(|(id, _), _| *id != node);
+    }
+}
+
+/// What the leaders of all buckets have of groups.
+fn seats(nodes: &Nodes<Node>, buckets: NonZeroU16) -> Result<BTreeMap<Bucket, Seat>, String> {
+    let mut seats = BTreeMap::new();
+    for bucket in (0..buckets.get()).map(Bucket) {
+        let lead = leader(nodes, bucket).and_then(|id| nodes.machine(id));
+        let Some(lead) = lead else { return Err(format!("nobody leads {bucket:?}")) };
+        seats.extend(lead.seat(bucket).map(|seat| (bucket, seat)));
+    }
+    Ok(seats)
+}
+
+/// Whether the homes make a ring: every position has one group, neighbours know each other as they are.
+fn is_ring(seats: &BTreeMap<Bucket, Seat>) -> Result<Vec<Stand>, String> {
+    let stands: Vec<Stand> = seats.values().filter_map(Seat::stand).collect();
+    let width: u128 = stands.iter().map(|stand| stand.group.span.width()).sum();
+    if width != 1 << 64 {
+        return Err(format!("groups have {width} positions together: {stands:?}"));
+    }
+    for stand in &stands {
+        let next = stands.iter().find(|other| other.group.span.start == stand.group.span.end);
+        let Some(next) = next else { return Err(format!("nobody begins where {:?} ends", stand.group)) };
+        if stand.after != next.group || next.before != stand.group {
+            return Err(format!("{stand:?} and {next:?} do not know each other"));
+        }
+    }
+    let link = |seat: &Seat, which: Which| seat.line(which).number;
+    let homes: BTreeMap<u64, &Seat> =
+        seats.values().filter_map(|seat| Some((seat.stand()?.group.span.start, seat))).collect();
+    for (seat, stand) in seats.values().filter_map(|seat| Some((seat, seat.stand()?))) {
+        let next = homes.get(&stand.group.span.end).map(|next| link(next, Which::Before));
+        if next != Some(link(seat, Which::After)) {
+            return Err(format!("a link of {:?} has two numbers", stand.group));
+        }
+    }
+    Ok(stands)
+}
+
+/// Whether the ring is whole, all nodes know it and have one group each, of a fitting size, and all buckets are where their groups are.
+pub(super) fn is_grouped(nodes: &Nodes<Node>, buckets: NonZeroU16, copies: u8) -> Verdict {
+    let live: BTreeSet<NodeId> = nodes.live().map(|(id, _)| id).collect();
+    let stands = is_ring(&seats(nodes, buckets)?)?;
+    let names: BTreeSet<Name> = stands.iter().map(|stand| stand.group.name).collect();
+    for (id, machine) in nodes.live() {
+        let members: BTreeSet<NodeId> = machine.status().members.iter().map(|member| member.id).collect();
+        if members != live {
+            return Err(format!("{id:?} has {members:?} in its view"));
+        }
+        let known: BTreeSet<Name> = machine.groups().iter().map(|group| group.name).collect();
+        if known != names {
+            return Err(format!("{id:?} knows the groups {known:?}, there are {names:?}"));
+        }
+    }
+    let mut all: Vec<NodeId> = stands.iter().flat_map(|stand| stand.group.members.iter().copied()).collect();
+    all.sort_unstable();
+    if !all.iter().copied().eq(live.iter().copied()) {
+        return Err(format!("{all:?} are in groups, {live:?} are there: {stands:?}"));
+    }
+    let sizes = Sizes::around(copies.into());
+    for Stand { group, .. } in &stands {
+        let own =
+            (0..buckets.get()).map(Bucket).filter(|bucket| group.span.contains(bucket.ring_start(buckets)));
+        let own: Vec<Bucket> = own.collect();
+        let size = group.members.len();
+        if (size < sizes.least && stands.len() > 1) || (size > sizes.most && own.len() > 1) {
+            return Err(format!("{group:?} should have {sizes:?} members"));
+        }
+        own.into_iter().try_for_each(|bucket| holds(nodes, bucket, &group.members))?;
+    }
+    Ok(())
+}
