@@ -6,6 +6,7 @@ use anyhow::{Context as _, Result};
 use quorate_host::{
     CopiesBody, LeadershipBody, LogBody, MembersBody, OutcomeReport, RecoverBody, StatusReport,
 };
+use quorate_node::GroupRequest;
 use serde::Serialize;
 use ureq::Agent;
 
@@ -82,6 +83,14 @@ impl AdminClient {
     /// If the node does not answer.
     pub(crate) fn set_copies(&self, admin: &str, copies: u8) -> Result<Answer> {
         self.post(admin, "copies", &CopiesBody { copies })
+    }
+
+    /// Changes a group.
+    ///
+    /// # Errors
+    /// If the node does not answer.
+    pub(crate) fn change_group(&self, admin: &str, body: &GroupRequest) -> Result<Answer> {
+        self.post(admin, "groups", body)
     }
 
     /// Hands leadership over.

@@ -3,8 +3,9 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
+use quorate_node::Topology;
 
-use crate::command::{bench, check, config, copies, data, figures, members, recover, sim};
+use crate::command::{bench, check, config, copies, data, figures, groups, members, recover, sim};
 use crate::exit;
 use crate::output::Format;
 use crate::torture;
@@ -47,6 +48,9 @@ pub(crate) enum Command {
     #[command(subcommand)]
     Node(members::Node),
     Copies(copies::Copies),
+    Groups(groups::Groups),
+    #[command(subcommand)]
+    Group(groups::Group),
     Recover(recover::Recover),
     /// Move leadership.
     #[command(subcommand)]
@@ -160,6 +164,10 @@ pub(crate) struct Start {
     /// copies when nodes come and go. If nothing says it, all nodes hold everything.
     #[arg(long, value_name = "N", env = "QUORATE_COPIES", value_parser = clap::value_parser!(u8).range(1..=16))]
     pub(crate) copies: Option<u8>,
+    /// Who decides which nodes hold which buckets of a new cluster: `view`, one placement for all; or `ring`, groups of about --copies
+    /// nodes (3 if nothing says it) that split, merge and take nodes in by their own decision, over 32 buckets if nothing says how many.
+    #[arg(long, value_name = "view|ring", env = "QUORATE_TOPOLOGY", value_parser = topology)]
+    pub(crate) topology: Option<Topology>,
     /// Everything else.
     #[command(flatten)]
     pub(crate) settings: Settings,
@@ -203,6 +211,10 @@ pub(crate) struct Up {
     /// copies when nodes come and go. If nothing says it, all nodes hold everything.
     #[arg(long, value_name = "N", env = "QUORATE_COPIES", value_parser = clap::value_parser!(u8).range(1..=16))]
     pub(crate) copies: Option<u8>,
+    /// Who decides which nodes hold which buckets of a new cluster: `view`, one placement for all; or `ring`, groups of about --copies
+    /// nodes (3 if nothing says it) that split, merge and take nodes in by their own decision, over 32 buckets if nothing says how many.
+    #[arg(long, value_name = "view|ring", env = "QUORATE_TOPOLOGY", value_parser = topology)]
+    pub(crate) topology: Option<Topology>,
     /// Client port of node 1; node i is 10 (i - 1) above. Ports for Redis Cluster clients are 1, peer ports 1000, admin
     /// ports 2000 above. 0: any free.
     #[arg(long, default_value_t = 6379)]
@@ -242,6 +254,14 @@ fn setting(text: &str) -> Result<(String, String), String> {
         return Err("write SECTION.FIELD=VALUE, for example timing.election_ms=500".into());
     };
     Ok((path.trim().to_owned(), value.trim().to_owned()))
+}
+
+fn topology(text: &str) -> Result<Topology, String> {
+    match text {
+        "view" => Ok(Topology::View),
+        "ring" => Ok(Topology::Ring),
+        _ => Err("write `view` or `ring`".into()),
+    }
 }
 
 fn hexadecimal(text: &str) -> Result<String, String> {

@@ -45,6 +45,8 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Nodes(target) => command::status::nodes(&target, format).map(done),
         Command::Node(node) => members::node(node).map(done),
         Command::Copies(copies) => command::copies::run(&copies, format).map(done),
+        Command::Groups(groups) => command::groups::list(&groups, format).map(done),
+        Command::Group(group) => command::groups::change(&group).map(done),
         Command::Recover(recover) => command::recover::run(&recover).map(done),
         Command::Leader(leader) => members::leader(leader).map(done),
         Command::LogLevel(level) => members::log_level(level).map(done),

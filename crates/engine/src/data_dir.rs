@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 ///
 /// - 1: the first.
 /// - 2: the number of buckets, and of copies of each; where they are missing, a cluster has one bucket, which all have.
-pub const FORMAT_VERSION: u16 = 2;
+pub const FORMAT_VERSION: u16 = 3;
 
 /// The kind of the one frame that the file `meta` holds.
 const META_KIND: u16 = 1;
@@ -42,6 +42,25 @@ pub struct Meta {
     pub buckets: u16,
     /// How many nodes hold each; 0: all.
     pub copies: u8,
+    /// Whether groups of nodes hold them.
+    pub ring: bool,
+}
+
+/// [`Meta`] as format 2 had it: there were no groups.
+#[derive(Deserialize)]
+struct MetaV2 {
+    cluster: ClusterId,
+    node: NodeId,
+    started: bool,
+    bootstrap: Vec<u8>,
+    buckets: u16,
+    copies: u8,
+}
+
+impl From<MetaV2> for Meta {
+    fn from(MetaV2 { cluster, node, started, bootstrap, buckets, copies }: MetaV2) -> Meta {
+        Meta { cluster, node, started, bootstrap, buckets, copies, ring: false }
+    }
 }
 
 /// [`Meta`] as format 1 had it: every cluster had one bucket.
@@ -56,7 +75,7 @@ struct MetaV1 {
 impl From<MetaV1> for Meta {
     fn from(MetaV1 { cluster, node, started, bootstrap }: MetaV1) -> Meta {
         let buckets = u16::from(cluster != ClusterId(0));
-        Meta { cluster, node, started, bootstrap, buckets, copies: 0 }
+        Meta { cluster, node, started, bootstrap, buckets, copies: 0, ring: false }
     }
 }
 
@@ -212,6 +231,7 @@ impl DataDir {
         }
         let meta = match cut.version {
             1 => wire::decode::<MetaV1>(cut.payload).map(Meta::from),
+            2 => wire::decode::<MetaV2>(cut.payload).map(Meta::from),
             _ => wire::decode::<Meta>(cut.payload),
         };
         meta.map(Some).map_err(|_| damaged())
@@ -228,7 +248,8 @@ mod tests {
 
     fn meta() -> Meta {
         let bootstrap = b"members".to_vec();
-        Meta { cluster: ClusterId(1), node: NodeId(2), started: false, bootstrap, buckets: 300, copies: 4 }
+        let (cluster, node) = (ClusterId(1), NodeId(2));
+        Meta { cluster, node, started: false, bootstrap, buckets: 300, copies: 4, ring: false }
     }
 
     #[test]
@@ -260,8 +281,8 @@ mod tests {
         DataDir::open(temp.path()).unwrap().set_meta(meta()).unwrap();
         let path = temp.path().join("meta");
         let good = std::fs::read(&path).unwrap();
-        assert_eq!(good[..4], [14, 0, 0, 0]);
-        assert_eq!(good[8..], *b"\x02\0\x01\0\x01\x02\0\x07members\xac\x02\x04");
+        assert_eq!(good[..4], [15, 0, 0, 0]);
+        assert_eq!(good[8..], *b"\x03\0\x01\0\x01\x02\0\x07members\xac\x02\x04\0");
         for at in 0..good.len() {
             let mut bytes = good.clone();
             bytes[at] ^= 0x10;
@@ -292,6 +313,18 @@ mod tests {
                 Some(&Meta { cluster: ClusterId(cluster.into()), buckets, copies: 0, ..meta() })
             );
         }
+    }
+
+    #[test]
+    fn a_directory_of_format_2_has_no_groups() {
+        let temp = tempfile::tempdir().unwrap();
+        let mut bytes = Vec::new();
+        frame::append(&mut bytes, 2, META_KIND, |mut buffer| {
+            buffer.extend_from_slice(b"\x01\x02\0\x07members\xac\x02\x04");
+            buffer
+        });
+        std::fs::write(temp.path().join("meta"), bytes).unwrap();
+        assert_eq!(DataDir::open(temp.path()).unwrap().meta(), Some(&meta()));
     }
 
     #[test]

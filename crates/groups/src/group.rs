@@ -15,9 +15,36 @@ pub const MEMBERS_MAX: usize = 64;
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Hash, Serialize, Deserialize)]
 pub struct GroupId(pub u64);
 
-impl fmt::Debug for GroupId {
+impl fmt::Display for GroupId {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "g{:x}", self.0)
+    }
+}
+
+impl fmt::Debug for GroupId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        fmt::Display::fmt(self, f)
+    }
+}
+
+/// What is not the name of a group.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct NoGroupId;
+
+impl fmt::Display for NoGroupId {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "a group is named by `g` and hexadecimal digits")
+    }
+}
+
+impl core::error::Error for NoGroupId {}
+
+impl core::str::FromStr for GroupId {
+    type Err = NoGroupId;
+
+    fn from_str(text: &str) -> Result<GroupId, NoGroupId> {
+        let digits = text.strip_prefix('g').ok_or(NoGroupId)?;
+        u64::from_str_radix(digits, 16).map(GroupId).map_err(|_| NoGroupId)
     }
 }
 

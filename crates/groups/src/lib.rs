@@ -44,7 +44,7 @@ pub mod ring;
 mod seat;
 mod span;
 
-pub use group::{Group, GroupId, MEMBERS_MAX, Misfit, Name, Stand};
+pub use group::{Group, GroupId, MEMBERS_MAX, Misfit, Name, NoGroupId, Stand};
 pub use links::transaction;
 pub use mutant::Mutant;
 pub use operation::{Effect, Heir, Operation, Part};

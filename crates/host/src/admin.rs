@@ -13,7 +13,7 @@ use std::time::{Duration, Instant};
 
 use quorate_api::Bucket;
 use quorate_kernel::NodeId;
-use quorate_node::{AdminOutcome, AdminRequest, BucketStatus, Member, Status};
+use quorate_node::{AdminOutcome, AdminRequest, BucketStatus, GroupRequest, Member, Status};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 use tiny_http::{Header, Method, Request, Response, Server};
 
@@ -185,7 +185,7 @@ fn error(code: u16, reason: impl Into<String>) -> Reply {
 }
 
 /// The paths and the method each takes.
-const PATHS: [(&str, Method); 10] = [
+const PATHS: [(&str, Method); 11] = [
     ("/", Method::Get),
     ("/metrics", Method::Get),
     ("/health/live", Method::Get),
@@ -193,6 +193,7 @@ const PATHS: [(&str, Method); 10] = [
     ("/status", Method::Get),
     ("/members", Method::Post),
     ("/copies", Method::Post),
+    ("/groups", Method::Post),
     ("/leadership", Method::Post),
     ("/recover", Method::Post),
     ("/log-level", Method::Post),
@@ -228,6 +229,7 @@ impl Desk {
             "/copies" => self.posted(request, |desk, body: CopiesBody| {
                 desk.ask(AdminRequest::SetCopies { copies: body.copies })
             }),
+            "/groups" => self.posted(request, |desk, body: GroupRequest| desk.ask(AdminRequest::Group(body))),
             "/leadership" => self.posted(request, |desk, body: LeadershipBody| {
                 desk.ask(AdminRequest::TransferLeadership { to: body.to })
             }),

@@ -8,14 +8,40 @@ mod validate;
 use std::fmt;
 use std::num::NonZeroU16;
 
+use quorate_node::Topology;
 use serde::{Deserialize, Serialize};
 
 use macros::{document, section};
+
+use crate::peers::hello::Shape;
 
 pub use load::{ConfigError, ENVIRONMENT_PREFIX, Fields};
 
 /// Buckets of a new cluster, unless something else is set.
 pub const BUCKETS_DEFAULT: NonZeroU16 = NonZeroU16::MIN;
+
+/// Buckets of a new cluster whose nodes form groups, and the nodes of a group, unless something else is set.
+const RING_DEFAULTS: (u16, u8) = (32, 3);
+
+impl Config {
+    /// What a new cluster is made of.
+    pub fn shape(&self) -> Shape {
+        let asked = self.asked_shape();
+        let or = |asked: u16, default: u16| if asked == 0 { default } else { asked };
+        let (buckets, copies) = match asked.topology {
+            Topology::Ring => RING_DEFAULTS,
+            Topology::View => (BUCKETS_DEFAULT.get(), 0),
+        };
+        let copies = if asked.copies == 0 { copies } else { asked.copies };
+        Shape { buckets: or(asked.buckets, buckets), copies, ..asked }
+    }
+
+    /// The same as far as something is set; 0: nothing is.
+    pub(crate) fn asked_shape(&self) -> Shape {
+        let Cluster { buckets, copies, topology, .. } = self.cluster;
+        Shape { buckets, copies, topology }
+    }
+}
 
 /// How much an acknowledged write may cost, and what it survives.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
@@ -124,6 +150,14 @@ section! {
         /// later). The nodes then agree by themselves who of them is there, and move copies when nodes come and go. 3
         /// survive the loss of one node, 5 of two. 0: all members hold everything, and `quorate node` adds and removes them; as the cluster has it.
         copies: u8 = 0,
+        /// Who decides which nodes hold which buckets; the same on each of a new cluster's first members, and for as long as it lives. "view":
+        /// one placement for the whole cluster. "ring": groups of about `copies` nodes (3 if nothing says it) that split, merge and
+        /// take nodes in by their own decision, each holding some of the buckets (32 if nothing says it): there can be no more
+        /// groups than buckets.
+        topology: Topology = Topology::View,
+        /// Milliseconds for which a copy whose node is gone may be missing before another node gets one. Short: a restart moves data; long: a
+        /// bucket can afford fewer further failures meanwhile. 0: 10000, or 1000 where nodes form groups.
+        repair_ms: u64 = 0,
         /// What this node shares large failures with: a site. Copies are spread over zones.
         zone: String = String::new(),
         /// What it shares small failures with, within its zone: a rack.

@@ -268,7 +268,8 @@ impl<M: Hosted> Driver<M> {
             keep(cluster, shape).map_err(failed)?;
         }
         if let Some(buckets) = NonZeroU16::new(shape.buckets).filter(|_| shape != Shape::PLAIN) {
-            self.step(Event::Input(Input::Shape { buckets, copies: shape.copies }));
+            let Shape { copies, topology, .. } = shape;
+            self.step(Event::Input(Input::Shape { buckets, copies, topology }));
         }
         Ok(())
     }

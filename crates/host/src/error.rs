@@ -39,6 +39,15 @@ pub enum StartError {
         /// What the configuration says.
         asked: u16,
     },
+    /// The cluster was founded without groups.
+    #[error(
+        "{}: this node's cluster was founded without groups, but cluster.topology asks for a ring of them: take that setting (or \
+         --topology) away, or begin again with empty data directories", path.display()
+    )]
+    Topology {
+        /// The data directory.
+        path: std::path::PathBuf,
+    },
     /// The cluster was founded with another number of copies than is asked for.
     #[error(
         "{}: this node's cluster was founded with {kept} copies of each bucket (0: all nodes hold everything), but cluster.copies \
@@ -106,7 +115,10 @@ impl StartError {
     /// The exit code of the process, after `sysexits.h` where it has one.
     pub fn exit_code(&self) -> u8 {
         match self {
-            StartError::Config(_) | StartError::Buckets { .. } | StartError::Copies { .. } => 78,
+            StartError::Config(_)
+            | StartError::Buckets { .. }
+            | StartError::Copies { .. }
+            | StartError::Topology { .. } => 78,
             StartError::Data(DataDirError::InUse { .. }) => 73,
             StartError::Data(_)
             | StartError::Meta { .. }

@@ -12,7 +12,7 @@ use quorate_kernel::{ClusterId, NodeId, wire};
 use quorate_node::{Endpoints, LogConfig, Map, Member, Node, NodeConfig, Placing, Status, Topology};
 use quorate_store::{MemoryStore, Store};
 
-use crate::config::{BUCKETS_DEFAULT, Config, ConfigError, Durability};
+use crate::config::{Config, ConfigError, Durability};
 use crate::doors::open_doors;
 use crate::error::StartError;
 use crate::founders;
@@ -57,18 +57,8 @@ impl Host {
             let me = Member { id: identity.id, endpoints: identity.endpoints.clone() };
             // A node that joins is told before it hears from anybody.
             let buckets = NonZeroU16::new(identity.shape.buckets).unwrap_or(NonZeroU16::MIN);
-            let (cluster, copies) = (identity.cluster, identity.shape.copies);
-            Node::new(NodeConfig {
-                me,
-                cluster,
-                bootstrap,
-                buckets,
-                copies,
-                topology: Topology::View,
-                placing,
-                log,
-                limits,
-            })
+            let (cluster, Shape { copies, topology, .. }) = (identity.cluster, identity.shape);
+            Node::new(NodeConfig { me, cluster, bootstrap, buckets, copies, topology, placing, log, limits })
         })
     }
 }
@@ -83,12 +73,11 @@ fn draw() -> Result<u64, StartError> {
 
 /// What a cluster is made of that is founded, by configuration; no buckets for a node that joins one and learns it there.
 fn shape(config: &Config) -> Shape {
-    let (buckets, copies) = (config.cluster.buckets, config.cluster.copies);
-    match buckets {
-        _ if !config.cluster.join.is_empty() => Shape::default(),
-        0 => Shape { buckets: BUCKETS_DEFAULT.get(), copies },
-        buckets => Shape { buckets, copies },
-    }
+    if !config.cluster.join.is_empty() { Shape::default() } else { config.shape() }
+}
+
+fn topology_of(meta: &Meta) -> Topology {
+    if meta.ring { Topology::Ring } else { Topology::View }
 }
 
 fn placing(config: &Config) -> Placing {
@@ -97,6 +86,7 @@ fn placing(config: &Config) -> Placing {
         zone: cluster.zone.clone().into(),
         rack: cluster.rack.clone().into(),
         capacity: cluster.capacity,
+        repair_after: (cluster.repair_ms > 0).then(|| Duration::from_millis(cluster.repair_ms)),
         ..Placing::production()
     }
 }
@@ -139,8 +129,9 @@ fn on_disk(
         Some(meta) => meta.clone(),
         None => {
             let (node, cluster, bootstrap) = newborn(config, endpoints)?;
-            let (bootstrap, Shape { buckets, copies }) = (wire::encode(&bootstrap), shape(config));
-            let meta = Meta { cluster, node, started: false, bootstrap, buckets, copies };
+            let (bootstrap, Shape { buckets, copies, topology }) = (wire::encode(&bootstrap), shape(config));
+            let ring = topology == Topology::Ring;
+            let meta = Meta { cluster, node, started: false, bootstrap, buckets, copies, ring };
             dir.set_meta(meta.clone())?;
             meta
         }
@@ -148,6 +139,9 @@ fn on_disk(
     let (kept, asked) = (meta.buckets, config.cluster.buckets);
     if kept != 0 && asked != 0 && kept != asked {
         return Err(StartError::Buckets { path: dir.path().to_owned(), kept, asked });
+    }
+    if meta.buckets != 0 && config.cluster.topology == Topology::Ring && !meta.ring {
+        return Err(StartError::Topology { path: dir.path().to_owned() });
     }
     let (kept, asked) = (meta.copies, config.cluster.copies);
     if meta.buckets != 0 && asked != 0 && kept != asked {
@@ -170,17 +164,18 @@ fn on_disk(
     let parts = Parts {
         id: meta.node,
         cluster: meta.cluster,
-        shape: Shape { buckets: meta.buckets, copies: meta.copies },
+        shape: Shape { buckets: meta.buckets, copies: meta.copies, topology: topology_of(&meta) },
         store: Box::new(store),
         wal,
         recovery,
         room: Some(Box::new(move || free_bytes(&path))),
         // Holds the directory, and with it its lock, for as long as the node runs.
-        joined: Some(Box::new(move |cluster, Shape { buckets, copies }| {
+        joined: Some(Box::new(move |cluster, Shape { buckets, copies, topology }| {
             let Some(meta) = dir.meta().cloned() else {
                 return Err(io::Error::other("the directory has no owner"));
             };
-            dir.set_meta(Meta { cluster, buckets, copies, ..meta }).map_err(io::Error::other)
+            let ring = topology == Topology::Ring;
+            dir.set_meta(Meta { cluster, buckets, copies, ring, ..meta }).map_err(io::Error::other)
         })),
         seed: draw()?,
     };

@@ -16,7 +16,7 @@ use crate::message::Message;
 use crate::replica::Replica;
 
 /// How long an operator's request may take at the leader before its outcome counts as unknown here.
-const ADMIN_DEADLINE: Duration = Duration::from_secs(180);
+pub(crate) const ADMIN_DEADLINE: Duration = Duration::from_secs(180);
 /// How often a node that wants to join asks.
 const JOIN_EVERY: Duration = Duration::from_millis(500);
 
@@ -54,6 +54,11 @@ impl Node {
         if let AdminRequest::Recover { bucket } = request {
             return self.recover(cx, ticket, bucket, out);
         }
+        let is_of_groups =
+            matches!(request, AdminRequest::ChangeMembers { .. } | AdminRequest::SetCopies { .. });
+        if matches!(request, AdminRequest::Group(_)) || (is_of_groups && self.ring().is_some()) {
+            return self.ask_of_groups(cx, ticket, request, out);
+        }
         let Some(leader) = self.believed_leader(Bucket(0)) else {
             return Node::admin_refused(
                 ticket,
@@ -83,6 +88,9 @@ impl Node {
         if self.changes.values().any(|other| *other == asker) || wishes().any(|wish| wish.is_of(&asker)) {
             return cx.marks.hit("node.admin.repeated");
         }
+        if self.ring().is_some() && !matches!(request, AdminRequest::TransferLeadership { .. }) {
+            return self.carry_out_of_groups(cx, asker, request, out);
+        }
         self.carry_out(cx, asker, request, out);
     }
 
@@ -103,6 +111,10 @@ impl Node {
                 self.change(cx, Bucket(0), (ticket, add, remove), out);
             }
             AdminRequest::SetCopies { copies } => self.change_copies(asker, copies, out),
+            AdminRequest::Group(_) => {
+                let why = "the nodes of this cluster form no groups";
+                self.admin_ended(asker, AdminOutcome::Refused(why.into()), out);
+            }
             // Whoever is asked by an operator sees to it.
             AdminRequest::Recover { .. } => {
                 let why = "a recovery is asked for at any node, which hands it to nobody";

@@ -12,7 +12,7 @@ use quorate_replog::{self as replog, Member};
 use quorate_shard::{self as shard, Mutant};
 
 use crate::admin::Asker;
-use crate::config::BUCKETS_MAX;
+use crate::config::{BUCKETS_MAX, Topology};
 use crate::lane::Lane;
 use crate::machine::{Node, Out};
 use crate::roster::Roster;
@@ -23,7 +23,13 @@ const BALANCE_EVERY: Duration = Duration::from_secs(2);
 impl Node {
     /// The cluster that this node is about to join has so many buckets, and copies of each. It has heard of no leader yet, so nothing that
     /// its clients want has been sent; what waits was placed as if there were fewer buckets, and is refused.
-    pub(crate) fn learn_shape(&mut self, cx: &mut Cx<'_>, count: NonZeroU16, copies: u8, out: &mut Out) {
+    pub(crate) fn learn_shape(
+        &mut self,
+        cx: &mut Cx<'_>,
+        count: NonZeroU16,
+        (copies, topology): (u8, Topology),
+        out: &mut Out,
+    ) {
         let known = self.config.buckets.get();
         let is_new = self.log().epoch().number == 0 && self.log().believed_leader().is_none();
         if count.get() < known || count.get() > BUCKETS_MAX || !is_new || self.roster.is_some() {
@@ -39,7 +45,7 @@ impl Node {
             }
         }
         self.config.buckets = count;
-        self.config.copies = copies;
+        (self.config.copies, self.config.topology) = (copies, topology);
         self.roster = Roster::new(&self.config);
         for bucket in (known..count.get()).map(Bucket) {
             let mut lane = Lane::new(self.config.me.id);

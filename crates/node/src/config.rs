@@ -46,6 +46,7 @@ pub struct NodeConfig {
 
 /// Who decides which nodes hold which buckets.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
 pub enum Topology {
     /// One placement for all buckets, which follows from who is there.
     #[default]
@@ -66,10 +67,20 @@ pub struct Placing {
     /// How much it should hold, in proportion to the others.
     pub capacity: u32,
     /// How long a copy whose node has left may be missing before another node gets one. Short: a restart moves data; long:
-    /// the bucket can afford fewer further failures meanwhile.
-    pub repair_after: Duration,
+    /// the bucket can afford fewer further failures meanwhile. If nothing says it, 10 s; 1 s where nodes form groups.
+    pub repair_after: Option<Duration>,
     /// The agreement about who is there.
     pub membership: quorate_membership::Config,
+}
+
+impl NodeConfig {
+    /// See [`Placing::repair_after`].
+    pub(crate) fn repair_after(&self) -> Duration {
+        self.placing.repair_after.unwrap_or(match self.topology {
+            Topology::View => Duration::from_secs(10),
+            Topology::Ring => Duration::from_secs(1),
+        })
+    }
 }
 
 impl Placing {
@@ -79,7 +90,7 @@ impl Placing {
             zone: Bytes::new(),
             rack: Bytes::new(),
             capacity: 1,
-            repair_after: Duration::from_secs(10),
+            repair_after: None,
             // A leader that dies has a successor long before; nothing is gained by doubting a busy machine sooner.
             membership: quorate_membership::Config {
                 needs_state: false,

@@ -9,13 +9,14 @@ use alloc::vec::Vec;
 use core::time::Duration;
 use quorate_api::{Bucket, Outcome, Reply};
 use quorate_groups::join::{Place, halves};
-use quorate_groups::load::{Shard as Piece, middle};
+use quorate_groups::load::{Burden, Shard as Piece, border, middle};
 use quorate_groups::resilience::{Resize, Sizes, resize};
 use quorate_groups::{Edits, Group, GroupId, MEMBERS_MAX, Operation, Seat, Stand};
 use quorate_kernel::{Cx, NodeId, Time};
 use quorate_shard::{Note, Part};
 
-use crate::interface::{ConnectionId, Ticket};
+use crate::admin::Asker;
+use crate::interface::{AdminOutcome, ConnectionId, Ticket};
 use crate::machine::{Node, Out};
 use crate::plan::{Plan, Whole};
 use crate::ring::{note_content, note_name};
@@ -29,12 +30,30 @@ const BACK_OFF: Duration = Duration::from_millis(200);
 /// No longer than this, doubled so often.
 const BACK_OFF_DOUBLINGS: u32 = 5;
 
+/// After a border has moved the next moves once loads are those of what is there.
+const WINDOW: Duration = Duration::from_secs(4);
+/// Where less than this is asked of each member in a second, borders stay.
+const LOAD_MIN: f64 = 50.0;
+
 /// How the operations of a group go.
 #[derive(Debug, Default)]
 pub(crate) struct Effort {
     under_way: bool,
     not_before: Time,
     failures: u32,
+    /// When a border was moved last.
+    moved_at: Option<Time>,
+    /// What an operator wants, and has not begun.
+    pub(crate) wish: Option<(Asker, Operation)>,
+    /// The operator who wanted what is under way.
+    asker: Option<Asker>,
+}
+
+impl Effort {
+    /// Who waits for what is wanted or under way.
+    pub(crate) fn asker(self) -> Option<Asker> {
+        self.asker.or(self.wish.map(|(asker, _)| asker))
+    }
 }
 
 impl Node {
@@ -46,13 +65,24 @@ impl Node {
             return;
         }
         effort.not_before = cx.now + LOOK_EVERY;
-        let Some(seat) = self.seat(home) else { return };
-        let Some(stand) = seat.stand() else { return };
-        let Some(operation) = self.operation_due(cx, home, &stand) else { return };
-        let Some(parts) = self.parts_of(cx, &operation, &stand, seat) else { return };
+        let Some((seat, stand)) = self.seat(home).and_then(|seat| Some((seat.clone(), seat.stand()?))) else {
+            return;
+        };
+        let wish = self.effort(home).and_then(|effort| effort.wish.take());
+        let (asker, wanted) = wish.map_or((None, None), |(asker, operation)| (Some(asker), Some(operation)));
+        let Some(operation) = wanted.or_else(|| self.operation_due(cx, home, &stand)) else { return };
+        let Some(parts) = self.parts_of(cx, &operation, &stand, seat) else {
+            let why = "it makes no sense by what is known of the groups: look at them and try again";
+            let outcome = AdminOutcome::Refused(why.into());
+            return asker.into_iter().for_each(|asker| self.admin_ended(asker, outcome.clone(), out));
+        };
         cx.marks.hit(mark_of(&operation));
-        let Some(effort) = self.ring_mut().and_then(|ring| ring.efforts.get_mut(&home)) else { return };
-        effort.under_way = true;
+        let now = cx.now;
+        let Some(effort) = self.effort(home) else { return };
+        (effort.under_way, effort.asker) = (true, asker);
+        if matches!(operation, Operation::Repartition { .. }) {
+            effort.moved_at = Some(now);
+        }
         let plan = Plan { parts, whole: Whole::All(Vec::new()) };
         let address = (OWN, Ticket(home.0.into()));
         self.transactions.take(address, plan, 0, cx.wall.unix_ms, cx.now);
@@ -60,22 +90,37 @@ impl Node {
     }
 
     /// An operation of a group has ended.
-    pub(crate) fn governed(&mut self, cx: &mut Cx<'_>, home: Bucket, outcome: &Outcome) {
+    pub(crate) fn governed(&mut self, cx: &mut Cx<'_>, home: Bucket, outcome: &Outcome, out: &mut Out) {
         let done = matches!(outcome, Outcome::Done(reply) if *reply != Reply::NilArray);
         cx.marks.hit(if done { "node.group.changed" } else { "node.group.kept" });
-        let Some(effort) = self.ring_mut().and_then(|ring| ring.efforts.get_mut(&home)) else { return };
+        let (chance, now) = (cx.rng.next_u64(), cx.now);
+        let Some(effort) = self.effort(home) else { return };
         effort.under_way = false;
+        let asker = effort.asker.take();
         effort.failures = if done { 0 } else { (effort.failures + 1).min(BACK_OFF_DOUBLINGS) };
         let most = BACK_OFF * (1 << effort.failures);
-        let rest = Duration::from_micros(cx.rng.between(0, most.as_micros() as u64));
-        effort.not_before = cx.now + LOOK_EVERY + rest;
+        let rest = Duration::from_micros(chance % most.as_micros() as u64);
+        effort.not_before = now + LOOK_EVERY + rest;
+        let outcome = match outcome {
+            _ if done => AdminOutcome::Done,
+            Outcome::Unknown => AdminOutcome::Unknown("its end was not seen: look at the groups".into()),
+            _ => {
+                AdminOutcome::Refused("the groups have changed meanwhile: look at them and try again".into())
+            }
+        };
+        asker.into_iter().for_each(|asker| self.admin_ended(asker, outcome.clone(), out));
+    }
+
+    fn effort(&mut self, home: Bucket) -> Option<&mut Effort> {
+        self.ring_mut()?.efforts.get_mut(&home)
     }
 
     /// What should become of a group, by the policies.
     fn operation_due(&mut self, cx: &mut Cx<'_>, home: Bucket, stand: &Stand) -> Option<Operation> {
         let group = &stand.group;
-        if let Some(operation) = self.members_change(cx, home, group) {
-            return Some(operation);
+        let (operation, staying) = self.members_change(cx, home, group)?;
+        if operation.is_some() {
+            return operation;
         }
         if !self.is_settled(group) {
             return None;
@@ -84,31 +129,76 @@ impl Node {
         let neighbours = (!alone).then(|| (stand.before.members.len(), stand.after.members.len()));
         let sizes = Sizes::around(self.config.copies.into());
         let id = group.name.id;
-        let mut name = || GroupId(cx.rng.next_u64());
-        match resize(group.members.len(), neighbours, sizes)? {
-            Resize::MergeBefore => {
+        let mut name = || draw_name(cx);
+        match resize(staying, neighbours, sizes) {
+            Some(Resize::MergeBefore) => {
                 Some(Operation::Merge { left: stand.before.name.id, right: id, name: name() })
             }
-            Resize::MergeAfter => {
+            Some(Resize::MergeAfter) => {
                 Some(Operation::Merge { left: id, right: stand.after.name.id, name: name() })
             }
-            Resize::Split => {
+            Some(Resize::Split) => {
                 let names = [name(), name()];
                 let border = self.middle_of(group)?;
                 let (first, _) = halves(&self.places_of(group));
                 Some(Operation::Split { group: id, border, first, names })
             }
+            None if alone => None,
+            None => self.border_due(cx.now, home, stand),
         }
     }
 
-    /// Who is to leave a group and to join it.
-    fn members_change(&mut self, cx: &mut Cx<'_>, home: Bucket, group: &Group) -> Option<Operation> {
-        let repair_after = self.config.placing.repair_after;
+    /// Where a border of a group should be that has much more to do than a neighbour: it gives something away.
+    fn border_due(&self, now: Time, home: Bucket, stand: &Stand) -> Option<Operation> {
+        let ring = self.ring()?;
+        let moved_at = ring.efforts.get(&home).and_then(|effort| effort.moved_at);
+        if moved_at.is_some_and(|at| now.since(at) < WINDOW) {
+            return None;
+        }
+        let pieces = |group: &Group| self.pieces_of(group);
+        let load = |group: &Group| pieces(group).iter().map(|piece| piece.load).sum::<f64>();
+        let Stand { group, before, after } = stand;
+        if load(group) < LOAD_MIN * group.members.len() as f64 {
+            return None;
+        }
+        let border = |left: &Group, right: &Group| {
+            let (first, second) = (pieces(left), pieces(right));
+            let capacity = |group: &Group| group.members.len() as f64;
+            let first = Burden { shards: &first, capacity: capacity(left) };
+            let second = Burden { shards: &second, capacity: capacity(right) };
+            border(first, second).filter(|border| group.span.contains(*border) && *border != group.span.start)
+        };
+        let (id, left, right) = (group.name.id, before.name.id, after.name.id);
+        let forward = border(group, after).map(|border| Operation::Repartition { left: id, right, border });
+        forward.or_else(|| {
+            let border = border(before, group)?;
+            Some(Operation::Repartition { left, right: id, border })
+        })
+    }
+
+    /// The buckets of a group and what is asked of them.
+    fn pieces_of(&self, group: &Group) -> Vec<Piece> {
+        let Some(ring) = self.ring() else { return Vec::new() };
+        let piece =
+            |bucket: Bucket| Piece { start: bucket.ring_start(ring.count), load: ring.load_of(bucket) };
+        ring.buckets(group).into_iter().map(piece).collect()
+    }
+
+    /// Who is to leave a group and to join it; and how many of its members are not to leave.
+    fn members_change(
+        &mut self,
+        cx: &mut Cx<'_>,
+        home: Bucket,
+        group: &Group,
+    ) -> Option<(Option<Operation>, usize)> {
+        let (me, repair_after) = (self.config.me.id, self.config.repair_after());
         let roster = self.roster.as_mut()?;
         let view = roster.membership.view()?;
         let ring = roster.ring.as_mut()?;
+        // A connection that broke tells sooner than the view who is gone; whoever is let go by mistake comes back.
+        let is_there = |id: &NodeId| view.has(*id) && (*id == me || self.connected.contains(id));
         for id in &group.members {
-            match view.has(*id) {
+            match is_there(id) {
                 true => drop(ring.missing.remove(id)),
                 false => drop(ring.missing.entry(*id).or_insert(cx.now)),
             }
@@ -121,29 +211,32 @@ impl Node {
             let others = ring.groups().into_iter().filter(|other| other.name.id != group.name.id);
             others.filter(|other| other.members.contains(id)).any(|other| key(other) < key(group))
         };
-        let leaves = |id: &NodeId| is_gone(id) || is_twice(id);
+        let wants_out = |id: &NodeId| ring.leavers.contains(&(home, *id));
+        let leaves = |id: &NodeId| is_gone(id) || is_twice(id) || wants_out(id);
         let remove: Vec<NodeId> = group.members.iter().copied().filter(leaves).collect();
         let room = MEMBERS_MAX - group.members.len();
         let asked = ring.joiners.range((home, NodeId(0))..=(home, NodeId(u64::MAX))).map(|(_, id)| *id);
         let is_free = |id: &NodeId| view.has(*id) && ring.group_with(*id).is_none();
         let add: Vec<NodeId> = asked.filter(is_free).take(room).collect();
         ring.joiners.retain(|(other, _)| *other != home);
+        ring.leavers.retain(|(other, _)| *other != home);
+        let staying = group.members.len() - remove.len();
         let is_change = !(add.is_empty() && remove.is_empty());
-        let leaves_some = remove.len() < group.members.len();
-        (is_change && leaves_some).then(|| Operation::Members { group: group.name.id, add, remove })
+        // A group that all want to leave finds others first.
+        let is_possible = is_change && staying + add.len() > 0;
+        let operation = Operation::Members { group: group.name.id, add, remove };
+        Some((is_possible.then_some(operation), staying))
     }
 
     /// Where the members of a group stand.
-    fn places_of(&self, group: &Group) -> Vec<(NodeId, Place<bytes::Bytes>)> {
+    pub(crate) fn places_of(&self, group: &Group) -> Vec<(NodeId, Place<bytes::Bytes>)> {
         let place = |id: &NodeId| self.roster.as_ref().map(|roster| (*id, roster.place_of(*id)));
         group.members.iter().filter_map(place).collect()
     }
 
     /// Where a group should be split; none if it has one bucket.
-    fn middle_of(&self, group: &Group) -> Option<u64> {
-        let buckets = self.ring()?.buckets(group).into_iter();
-        let piece = |bucket: Bucket| Piece { start: bucket.ring_start(self.config.buckets), load: 0.0 };
-        middle(&buckets.map(piece).collect::<Vec<_>>())
+    pub(crate) fn middle_of(&self, group: &Group) -> Option<u64> {
+        middle(&self.pieces_of(group))
     }
 
     /// What an operation is at each of the homes concerned; none if it makes no sense by what is known, or too little is.
@@ -157,11 +250,13 @@ impl Node {
         let ring = self.ring()?;
         let mut seats = Vec::new();
         for id in operation.changed() {
-            let other = [&stand.before, &stand.after].into_iter().find(|group| group.name.id == id);
-            match other.filter(|_| id != stand.group.name.id) {
-                None => seats.push(seat.clone()),
-                Some(other) => seats.push(ring.seats.get(&ring.home(other))?.clone()),
+            if id == stand.group.name.id {
+                seats.push(seat.clone());
+                continue;
             }
+            let beside = [&stand.before, &stand.after].into_iter().find(|group| group.name.id == id);
+            let other = beside.or_else(|| ring.groups().into_iter().find(|group| group.name.id == id))?;
+            seats.push(ring.seats.get(&ring.home(other))?.clone());
         }
         let fresh =
             match operation.new_home(&seats).map(|home| Bucket::of_position(home, self.config.buckets)) {
@@ -198,4 +293,9 @@ fn mark_of(operation: &Operation) -> &'static str {
         Operation::Repartition { .. } => "node.group.repartition",
         Operation::Migrate { .. } => "node.group.migrate",
     }
+}
+
+/// A name that no other group has. 53 bits, so that it survives tools that read JSON numbers as floating point.
+pub(crate) fn draw_name(cx: &mut Cx<'_>) -> GroupId {
+    GroupId(cx.rng.next_u64() >> 11)
 }

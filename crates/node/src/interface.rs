@@ -7,9 +7,11 @@ use alloc::string::{String, ToString};
 use alloc::vec::Vec;
 use core::num::NonZeroU16;
 use quorate_api::{Bucket, Consistency, Identity, Outcome, Reason, Request};
+use quorate_groups::GroupId;
 use quorate_kernel::NodeId;
 use serde::{Deserialize, Serialize};
 
+use crate::config::Topology;
 use crate::endpoints::Endpoints;
 
 /// A connection of a client; the driver numbers them and never reuses a number in one lifetime of the node.
@@ -69,6 +71,60 @@ pub enum AdminRequest {
         /// So many, or as many as there are nodes if these are fewer.
         copies: u8,
     },
+    /// Change groups, where these hold the buckets.
+    Group(GroupRequest),
+}
+
+/// What an operator asks of a group.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum GroupRequest {
+    /// Become two, which share buckets and members.
+    Split {
+        /// Which.
+        group: GroupId,
+    },
+    /// Become one with the group after it.
+    Merge {
+        /// Which.
+        group: GroupId,
+    },
+    /// Begin at another place: the border between it and the group before it moves.
+    Repartition {
+        /// Which.
+        group: GroupId,
+        /// It begins with the bucket that has this slot.
+        slot: u16,
+    },
+    /// A node leaves its group for another.
+    Move {
+        /// Who.
+        node: NodeId,
+        /// To which group.
+        to: GroupId,
+    },
+}
+
+/// What a node knows of a group. Not for decisions: it may be out of date.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct GroupStatus {
+    /// Which.
+    pub id: GroupId,
+    /// Counts the changes of its members and its span.
+    pub epoch: u64,
+    /// What it holds, in the order of the ring; its home first.
+    pub buckets: Vec<Bucket>,
+    /// Its members.
+    pub members: Vec<NodeId>,
+    /// Whoever leads its home, and so speaks for it.
+    pub speaker: Option<NodeId>,
+    /// Whether all its buckets have leaders.
+    pub quorum: bool,
+    /// Whether all its buckets are where it is; nobody but its members knows.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub settled: Option<bool>,
+    /// What is asked of it in a second.
+    pub load: u64,
 }
 
 /// How an operator's request ended.
@@ -101,6 +157,8 @@ pub enum Input {
         buckets: NonZeroU16,
         /// As in [`NodeConfig::copies`](crate::NodeConfig::copies).
         copies: u8,
+        /// As in [`NodeConfig::topology`](crate::NodeConfig::topology).
+        topology: Topology,
     },
     /// Whether the disk has room for new requests. While it has none, writes are refused.
     DiskFull(bool),
@@ -234,6 +292,9 @@ pub struct Status {
     pub requests_pending: u64,
     /// For a leader, how far each follower is: newest entry it acknowledged.
     pub followers: Vec<(NodeId, u64)>,
+    /// The groups that hold the buckets, if such do.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub groups: Vec<GroupStatus>,
     /// The buckets. What is said above of a log is about that of bucket 0, whose members are those of the cluster.
     #[serde(default)]
     pub buckets: Vec<BucketStatus>,

@@ -19,9 +19,11 @@ mod dispatch;
 mod endpoints;
 mod gate;
 mod govern;
+mod grouping;
 mod holders;
 mod interface;
 mod lane;
+mod load;
 mod machine;
 mod message;
 mod named;
@@ -46,14 +48,15 @@ mod transactions;
 pub use config::{BUCKETS_MAX, Limits, NodeConfig, Placing, Topology};
 pub use endpoints::Endpoints;
 pub use interface::{
-    AdminOutcome, AdminRequest, BucketStatus, ClientRequest, ConnectionId, Halt, Input, Map, Member, Output,
-    Status, Ticket,
+    AdminOutcome, AdminRequest, BucketStatus, ClientRequest, ConnectionId, GroupRequest, GroupStatus, Halt,
+    Input, Map, Member, Output, Status, Ticket,
 };
 pub use machine::{Node, Out, Timer};
 pub use message::Message;
 pub use quorate_buckets::{COPIES_MAX, LABEL_BYTES_MAX, Placement};
-pub use quorate_groups::{Group, Seat, Which};
+pub use quorate_groups::{Group, GroupId, Seat, Which};
 pub use quorate_membership::Config as MembershipConfig;
 pub use quorate_replog::Config as LogConfig;
 pub use record::Record;
 pub use recovery::Recovery;
+pub use ring::Word;

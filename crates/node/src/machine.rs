@@ -202,7 +202,9 @@ impl Node {
                 self.step_all(cx, &shard::Input::PeerLost(peer), out);
             }
             Input::Admin(ticket, request) => self.admin(cx, ticket, request, out),
-            Input::Shape { buckets, copies } => self.learn_shape(cx, buckets, copies, out),
+            Input::Shape { buckets, copies, topology } => {
+                self.learn_shape(cx, buckets, (copies, topology), out);
+            }
             Input::DiskFull(full) => {
                 if full != self.disk_full {
                     cx.marks.hit(if full { "node.disk.full" } else { "node.disk.room" });
@@ -279,6 +281,8 @@ impl Node {
             Message::Stands(node) => self.on_stands(cx, from, *node),
             Message::Seat(seat) => self.on_seat(cx, bucket, *seat),
             Message::WantsGroup => self.on_wants_group(bucket, from),
+            Message::LeavesGroup => self.on_leaves_group(bucket, from),
+            Message::Load(load) => self.on_load(bucket, load),
             Message::Recovery(word) => self.on_recovery(cx, bucket, from, word, out),
             Message::Join(member) => self.on_join(cx, from, member, out),
             Message::Admin { id, request } => self.on_admin(cx, from, id, request, out),
@@ -312,6 +316,9 @@ impl Node {
         let Some(replica) = self.replicas.get_mut(&bucket) else {
             return cx.marks.hit("node.bucket.not_here");
         };
+        if let Event::Input(input) = &event {
+            replica.meter.count(input);
+        }
         let (mut child, first) = (out.child(), out.next_position());
         replica.shard.step(cx, event, &mut child);
         let (mut told, mut bytes) = (Vec::new(), 0);

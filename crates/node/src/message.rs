@@ -5,7 +5,6 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 use quorate_api::{Bucket, Reason, Reply, Request, SessionId};
 use quorate_commit::{NotTaken, Outcome, Transaction, TransactionId};
-use quorate_groups::Seat;
 use quorate_kernel::NodeId;
 use quorate_replog as replog;
 use quorate_shard::Asked;
@@ -13,6 +12,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::interface::{AdminOutcome, AdminRequest, Member};
 use crate::recovery::Recovery;
+use crate::ring::Word;
 
 /// A message between two nodes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -166,9 +166,13 @@ pub enum Message {
     /// To the leader of bucket 0: this is what the sender should be known as to those who place buckets.
     Stands(Box<quorate_buckets::Node>),
     /// From whoever speaks for a group to all, now and then and when it changes: what its home keeps, see `ring.rs`.
-    Seat(Box<Seat>),
+    Seat(Box<Word>),
     /// From a node that is in no group to whoever speaks for one: let me in.
     WantsGroup,
+    /// From a member that is to be emptied to whoever speaks for its group: let me go.
+    LeavesGroup,
+    /// From whoever leads a bucket to whoever speaks for its group: so much is asked of it in a second.
+    Load(u32),
 }
 
 impl Message {

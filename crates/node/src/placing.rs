@@ -135,7 +135,7 @@ impl Node {
             return;
         }
         let seq = roster.view().map_or(0, |view| view.id.seq);
-        let rests = roster.left_at.is_some_and(|at| cx.now.since(at) < self.config.placing.repair_after);
+        let rests = roster.left_at.is_some_and(|at| cx.now.since(at) < self.config.repair_after());
         let is_quiet = roster.reports.is_empty() && roster.wishes.is_empty() && roster.stands.is_empty();
         if is_quiet && roster.at_rest == Some((on, seq, rests)) {
             return;

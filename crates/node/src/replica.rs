@@ -8,6 +8,7 @@ use quorate_replog::{self as replog, Replog};
 use quorate_shard::Shard;
 
 use crate::interface::Member;
+use crate::load::Meter;
 use crate::machine::{Node, Out};
 
 /// A copy of a bucket.
@@ -34,6 +35,8 @@ pub(crate) struct Replica {
     pub(crate) reported_at: Time,
     /// Since when no leader of it is known.
     pub(crate) leaderless_since: Option<Time>,
+    /// What it is asked.
+    pub(crate) meter: Meter,
 }
 
 impl Replica {
@@ -50,6 +53,7 @@ impl Replica {
             followed: (0, 0),
             reported_at: Time::default(),
             leaderless_since: None,
+            meter: Meter::default(),
         }
     }
 

@@ -19,9 +19,12 @@ use quorate_groups::join::{Aim, Candidate, Near, Place, choose};
 use quorate_groups::{Group, Line, Seat, Which};
 use quorate_kernel::{Cx, Event, NodeId, Time, wire};
 use quorate_shard::{self as shard, Note};
+use serde::{Deserialize, Serialize};
 
+use crate::admin::Asker;
 use crate::config::{NodeConfig, Topology};
 use crate::govern::Effort;
+use crate::interface::AdminOutcome;
 use crate::machine::{Node, Out};
 use crate::message::Message;
 use crate::placing::{MARK, member_ids};
@@ -38,16 +41,35 @@ const SAMPLES: usize = 4;
 /// Nodes that want to join a group; who finds no room asks again.
 const JOINERS_MAX: usize = 256;
 
+/// What whoever speaks for a group tells all.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Word {
+    /// What the group's home keeps.
+    pub(crate) seat: Seat,
+    /// Of each of its buckets, what is asked of it in a second, and who should lead it.
+    pub(crate) figures: Vec<(Bucket, u32, Option<NodeId>)>,
+}
+
 /// What a node knows of groups.
 #[derive(Debug)]
 pub(crate) struct Ring {
-    count: NonZeroU16,
+    pub(crate) count: NonZeroU16,
     /// What homes keep, as it was heard last.
     pub(crate) seats: BTreeMap<Bucket, Seat>,
     /// By bucket: the group that it belongs to.
     groups: Vec<Option<Group>>,
     /// For whoever speaks for a group: who wants to join it.
     pub(crate) joiners: BTreeSet<(Bucket, NodeId)>,
+    /// The same: who wants to leave it.
+    pub(crate) leavers: BTreeSet<(Bucket, NodeId)>,
+    /// Whether this node is to be in no group.
+    pub(crate) drained: bool,
+    /// Who asked for that, and has not been answered.
+    pub(crate) drained_for: Option<Asker>,
+    /// By bucket: what is asked of it in a second, as was said last.
+    pub(crate) loads: Vec<u32>,
+    /// By bucket: who should lead it, as was said last.
+    pub(crate) leaders: Vec<Option<NodeId>>,
     /// Members of groups that this node speaks for which have left the view, and when.
     pub(crate) missing: BTreeMap<NodeId, Time>,
     /// By home: how its operations go.
@@ -76,6 +98,11 @@ impl Ring {
                 seats: BTreeMap::new(),
                 groups: alloc::vec![None; usize::from(config.buckets.get())],
                 joiners: BTreeSet::new(),
+                leavers: BTreeSet::new(),
+                drained: false,
+                drained_for: None,
+                loads: alloc::vec![0; usize::from(config.buckets.get())],
+                leaders: alloc::vec![None; usize::from(config.buckets.get())],
                 missing: BTreeMap::new(),
                 efforts: BTreeMap::new(),
                 told_at: Time::default(),
@@ -154,12 +181,15 @@ impl Ring {
         (mark <= number && !in_line).then_some(Due { number, add, remove })
     }
 
-    /// Who should lead a bucket, of these: the members take turns.
+    /// Who should lead a bucket whose log has these members.
     pub(crate) fn leader_due(&self, bucket: Bucket, log: &[NodeId]) -> Option<NodeId> {
-        let group = self.group_of(bucket)?;
-        let able: Vec<NodeId> = group.members.iter().copied().filter(|id| log.contains(id)).collect();
-        let place = self.buckets(group).iter().position(|other| *other == bucket)?;
-        able.get(place % able.len().max(1)).copied()
+        let leader = self.leaders.get(usize::from(bucket.0)).copied().flatten();
+        leader.filter(|leader| log.contains(leader))
+    }
+
+    /// What is asked of a bucket in a second.
+    pub(crate) fn load_of(&self, bucket: Bucket) -> f64 {
+        self.loads.get(usize::from(bucket.0)).copied().unwrap_or_default().into()
     }
 }
 
@@ -204,11 +234,25 @@ impl Node {
         let homes: Vec<Bucket> = self.homes_led().collect();
         let Some(ring) = self.ring_mut() else { return };
         ring.joiners.retain(|(home, _)| homes.contains(home));
-        ring.efforts.retain(|home, _| homes.contains(home));
-        if cx.now.since(ring.told_at) >= TELL_EVERY {
+        ring.leavers.retain(|(home, _)| homes.contains(home));
+        let lost: Vec<Effort> =
+            ring.efforts.extract_if(.., |home, _| !homes.contains(home)).map(|(_, effort)| effort).collect();
+        let tells = cx.now.since(ring.told_at) >= TELL_EVERY;
+        if tells {
             ring.told_at = cx.now;
-            homes.iter().for_each(|home| self.tell_seat(*home, out));
+            self.tell_loads(cx.now, out);
         }
+        for asker in lost.into_iter().filter_map(Effort::asker) {
+            let why = "somebody else speaks for the group now: look at the groups before trying again";
+            self.admin_ended(asker, AdminOutcome::Unknown(why.into()), out);
+        }
+        for home in homes.iter().filter(|_| tells) {
+            if let Some(stand) = self.seat(*home).and_then(|seat| seat.stand()) {
+                self.assign_leaders(&stand.group);
+            }
+            self.tell_seat(*home, out);
+        }
+        self.look_whether_drained(out);
         for home in homes {
             self.govern(cx, home, out);
         }
@@ -258,18 +302,34 @@ impl Node {
     /// Tells everybody what a home keeps.
     fn tell_seat(&self, home: Bucket, out: &mut Out) {
         let (Some(seat), Some(roster)) = (self.seat(home), &self.roster) else { return };
+        let Some(ring) = &roster.ring else { return };
+        let group = seat.line(Which::Own).group.as_ref();
+        let buckets = group.map(|group| ring.buckets(group)).unwrap_or_default();
+        let place = |bucket: &Bucket| usize::from(bucket.0);
+        let figures =
+            buckets.iter().map(|bucket| (*bucket, ring.loads[place(bucket)], ring.leaders[place(bucket)]));
+        let word = Word { figures: figures.collect(), seat };
         for member in roster.membership.last_view().iter().flat_map(|view| view.members.iter()) {
             if member.id != self.config.me.id {
                 // It is chosen: a quorum's disks have it.
-                out.send_early(member.id, Message::Seat(Box::new(seat.clone())).about(home));
+                out.send_early(member.id, Message::Seat(Box::new(word.clone())).about(home));
             }
         }
     }
 
-    pub(crate) fn on_seat(&mut self, cx: &mut Cx<'_>, home: Bucket, seat: Seat) {
+    pub(crate) fn on_seat(&mut self, cx: &mut Cx<'_>, home: Bucket, word: Word) {
         let Some(ring) = self.ring_mut() else { return cx.marks.hit("node.message.no_ring") };
-        if ring.hear(home, seat) {
+        let age = word.seat.age();
+        if ring.hear(home, word.seat) {
             cx.marks.hit("node.ring.news");
+        }
+        if ring.seats.get(&home).is_some_and(|seat| seat.age() == age) {
+            for (bucket, load, leader) in word.figures {
+                if let Some(place) = ring.loads.get_mut(usize::from(bucket.0)) {
+                    *place = load;
+                    ring.leaders[usize::from(bucket.0)] = leader;
+                }
+            }
         }
     }
 
@@ -278,8 +338,13 @@ impl Node {
         let me = self.config.me.id;
         let Some(roster) = &self.roster else { return };
         let (Some(ring), Some(view)) = (&roster.ring, roster.view()) else { return };
-        let is_free = view.has(me) && ring.group_with(me).is_none() && !self.stopping;
-        if !is_free || cx.now.since(ring.asked_at) < ASK_EVERY {
+        if !view.has(me) || cx.now.since(ring.asked_at) < ASK_EVERY {
+            return;
+        }
+        if let Some(group) = ring.group_with(me) {
+            return self.ask_to_leave(cx.now, ring.home(group), out);
+        }
+        if self.stopping || ring.drained {
             return;
         }
         let mut groups = ring.groups();
@@ -305,6 +370,25 @@ impl Node {
             // A question; nothing about this node's disk is told.
             Some(leader) => out.send_early(leader, Message::WantsGroup.about(home)),
             None => {}
+        }
+    }
+
+    /// A node that is to be emptied asks its group to let it go.
+    fn ask_to_leave(&mut self, now: Time, home: Bucket, out: &mut Out) {
+        let (me, leader) = (self.config.me.id, self.believed_leader(home));
+        let Some(ring) = self.ring_mut().filter(|ring| ring.drained) else { return };
+        ring.asked_at = now;
+        match leader {
+            Some(leader) if leader == me => drop(ring.leavers.insert((home, me))),
+            // A question; nothing about this node's disk is told.
+            Some(leader) => out.send_early(leader, Message::LeavesGroup.about(home)),
+            None => {}
+        }
+    }
+
+    pub(crate) fn on_leaves_group(&mut self, home: Bucket, from: NodeId) {
+        if let Some(ring) = self.ring_mut().filter(|ring| ring.leavers.len() < JOINERS_MAX) {
+            ring.leavers.insert((home, from));
         }
     }
 

@@ -229,8 +229,7 @@ impl Node {
             }
             membership::Output::NextView { left, .. } => {
                 cx.marks.hit("node.view.next");
-                let rests =
-                    roster.left_at.is_some_and(|at| cx.now.since(at) < self.config.placing.repair_after);
+                let rests = roster.left_at.is_some_and(|at| cx.now.since(at) < self.config.repair_after());
                 if !left.is_empty() && !rests {
                     // Who comes and goes all the time holds nothing up for ever.
                     roster.left_at = Some(cx.now);

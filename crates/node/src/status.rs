@@ -46,6 +46,7 @@ impl Node {
             store_bytes: 0,
             requests_pending: self.pending() as u64,
             followers: log.progress(),
+            groups: self.group_statuses(),
             buckets: self.map().buckets,
         }
     }
@@ -129,7 +130,7 @@ impl Node {
     }
 
     /// Whether somebody leads a bucket who takes requests, as far as this node knows.
-    fn is_led(&self, bucket: Bucket) -> bool {
+    pub(crate) fn is_led(&self, bucket: Bucket) -> bool {
         match self.replicas.get(&bucket) {
             Some(replica) if replica.log().leads() => replica.shard.takes_batches(),
             Some(_) | None => self.believed_leader(bucket).is_some(),

@@ -157,7 +157,7 @@ impl Node {
     ) {
         for ((connection, ticket), outcome) in ends {
             if connection == OWN {
-                self.governed(cx, Bucket(ticket.0 as u16), &outcome);
+                self.governed(cx, Bucket(ticket.0 as u16), &outcome, out);
                 continue;
             }
             // What happened is chosen, on quorums' disks.

@@ -6,8 +6,9 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use quorate_host::Shape;
-use quorate_host::config::{BUCKETS_DEFAULT, Config, Durability};
+use quorate_host::config::{Config, Durability};
 use quorate_kernel::{ClusterId, NodeId};
+use quorate_node::Topology;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
 use signal_hook::iterator::Signals;
 
@@ -90,24 +91,35 @@ fn start_all(dir: &Path, up: &Up) -> Result<(Manifest, Vec<(NodeId, Child)>)> {
 /// The cluster that was asked for, when there is none.
 fn new(dir: &Path, up: &Up) -> Result<Manifest> {
     let mut manifest = create(dir, up.nodes.unwrap_or(NODES_DEFAULT), up.base_port, &up.settings)?;
-    manifest.buckets = up.buckets.unwrap_or(manifest.buckets);
-    manifest.copies = up.copies.unwrap_or(manifest.copies);
+    let Shape { buckets, copies, topology } = asked(up)?.shape();
+    (manifest.buckets, manifest.copies, manifest.topology) = (buckets, copies, topology);
     Ok(manifest)
+}
+
+/// The configuration that is asked for.
+fn asked(up: &Up) -> Result<Config> {
+    let mut config = load_config(&up.settings, &[])?.config;
+    let cluster = &mut config.cluster;
+    cluster.buckets = up.buckets.unwrap_or(cluster.buckets);
+    cluster.copies = up.copies.unwrap_or(cluster.copies);
+    cluster.topology = up.topology.unwrap_or(cluster.topology);
+    Ok(config)
 }
 
 /// What a cluster is founded with is settled then: whoever asks for something else is told before anything starts.
 fn refuse_shape(up: &Up, manifest: &Manifest) -> Result<()> {
-    let configured = load_config(&up.settings, &[])?.config.cluster;
-    let (buckets, copies) =
-        (up.buckets.unwrap_or(configured.buckets), up.copies.unwrap_or(configured.copies));
+    let quorate_host::config::Cluster { buckets, copies, topology, .. } = asked(up)?.cluster;
     let is_kept = |asked: u16, kept: u16| asked == 0 || asked == kept;
-    if is_kept(buckets, manifest.buckets) && is_kept(copies.into(), manifest.copies.into()) {
+    let is_ring = |topology| topology == Topology::Ring;
+    let keeps_topology = !is_ring(topology) || is_ring(manifest.topology);
+    if keeps_topology && is_kept(buckets, manifest.buckets) && is_kept(copies.into(), manifest.copies.into())
+    {
         return Ok(());
     }
     let text = format!(
-        "the cluster was founded with {}: leave --buckets and --copies (and their settings) away, or found another cluster in \
+        "the cluster was founded with {}: leave --buckets, --copies and --topology (and their settings) away, or found another cluster in \
          another --data directory. `quorate copies` changes the number of copies while it runs. Nothing was started",
-        Shape { buckets: manifest.buckets, copies: manifest.copies }
+        Shape { buckets: manifest.buckets, copies: manifest.copies, topology: manifest.topology }
     );
     Err(failure(exit::USAGE, text))
 }
@@ -133,11 +145,8 @@ pub(crate) fn create(dir: &Path, nodes: u64, base_port: u16, settings: &Settings
     let cluster = ClusterId(random()?);
     let mut manifest = Manifest::new(cluster, base_port, passed_on(settings)?);
     manifest.volatile = is_volatile(&config);
-    manifest.copies = config.cluster.copies;
-    manifest.buckets = match config.cluster.buckets {
-        0 => BUCKETS_DEFAULT.get(),
-        asked => asked,
-    };
+    let Shape { buckets, copies, topology } = config.shape();
+    (manifest.buckets, manifest.copies, manifest.topology) = (buckets, copies, topology);
     for id in 1..=nodes {
         let endpoints = local::endpoints(base_port, id)?;
         // A directory of an earlier cluster would bring its identity along.

@@ -6,6 +6,7 @@ pub(crate) mod config;
 pub(crate) mod copies;
 pub(crate) mod data;
 pub(crate) mod figures;
+pub(crate) mod groups;
 pub(crate) mod local;
 pub(crate) mod members;
 pub(crate) mod recover;

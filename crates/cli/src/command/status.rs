@@ -6,6 +6,7 @@ use anyhow::Result;
 use quorate_node::Member;
 
 use crate::args::{Status, Target};
+use crate::command::groups;
 use crate::output::{Format, Table, print, print_json};
 use crate::view::{self, ClusterView, NodeView};
 
@@ -40,6 +41,10 @@ fn render(view: &ClusterView) -> String {
     text.push('\n');
     if view.newest().is_some_and(|newest| newest.node.buckets.len() > 1) {
         text.push_str(&buckets(view));
+        text.push('\n');
+    }
+    if let Some(newest) = view.newest().filter(|newest| !newest.node.groups.is_empty()) {
+        text.push_str(&groups::render(&newest.node));
         text.push('\n');
     }
     text.push_str(&summary(view));

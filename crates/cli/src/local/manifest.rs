@@ -6,7 +6,7 @@ use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
 use quorate_kernel::{ClusterId, NodeId};
-use quorate_node::Endpoints;
+use quorate_node::{Endpoints, Topology};
 use serde::{Deserialize, Serialize};
 
 use super::process::ProcessId;
@@ -53,6 +53,9 @@ pub(crate) struct Manifest {
     /// How many nodes hold each; 0: all.
     #[serde(default)]
     pub(crate) copies: u8,
+    /// Who decides which nodes hold which.
+    #[serde(default)]
+    pub(crate) topology: Topology,
     /// The id the next node gets.
     pub(crate) next_id: u64,
     /// What each node's `start` gets besides its addresses.
@@ -78,6 +81,7 @@ impl Manifest {
             base_port,
             buckets: one(),
             copies: 0,
+            topology: Topology::View,
             next_id: 1,
             arguments,
             volatile: false,

@@ -12,7 +12,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use quorate_kernel::NodeId;
-use quorate_node::Endpoints;
+use quorate_node::{Endpoints, Topology};
 use rustix::process::Signal;
 
 pub(crate) use manifest::{Held, LocalNode, Manifest, expect, read};
@@ -149,12 +149,20 @@ pub(crate) fn bootstrap_list(founders: &[(NodeId, Endpoints)]) -> String {
     founders.iter().map(one).collect::<Vec<_>>().join(",")
 }
 
+/// As settings and flags have it.
+pub(crate) fn topology_name(topology: Topology) -> &'static str {
+    match topology {
+        Topology::View => "view",
+        Topology::Ring => "ring",
+    }
+}
+
 /// Starts the process of a node and notes it in the manifest, which the caller writes.
 ///
 /// # Errors
 /// If the process cannot be started.
 pub(crate) fn spawn(dir: &Path, manifest: &mut Manifest, id: NodeId) -> Result<Child> {
-    let Manifest { cluster, buckets, copies, .. } = *manifest;
+    let Manifest { cluster, buckets, copies, topology, .. } = *manifest;
     let arguments = manifest.arguments.clone();
     let founders = bootstrap_list(&manifest.founders);
     let peers: Vec<String> =
@@ -188,6 +196,9 @@ pub(crate) fn spawn(dir: &Path, manifest: &mut Manifest, id: NodeId) -> Result<C
     command.args(arguments).args(["--buckets", &buckets.to_string()]);
     if copies > 0 {
         command.args(["--copies", &copies.to_string()]);
+    }
+    if topology != Topology::View {
+        command.args(["--topology", topology_name(topology)]);
     }
     OWN_VARIABLES.iter().for_each(|name| {
         command.env_remove(name);

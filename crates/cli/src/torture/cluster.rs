@@ -222,6 +222,22 @@ impl Cluster {
         self.remember()
     }
 
+    /// Kills a node for good, and removes all it had.
+    pub(crate) fn retire(&mut self, id: NodeId) -> Result<()> {
+        self.kill(id)?;
+        self.manifest.nodes.retain(|node| node.id != id);
+        let data = local::data_of(&self.dir, id);
+        std::fs::remove_dir_all(&data).with_context(|| format!("cannot remove {}", data.display()))?;
+        self.remember()
+    }
+
+    /// The sizes of the groups, as whoever knows the newest view sees them.
+    pub(crate) fn groups(&self) -> Result<Vec<usize>> {
+        let view = self.view()?;
+        let newest = view.newest().context("no node answers")?;
+        Ok(newest.node.groups.iter().map(|group| group.members.len()).collect())
+    }
+
     /// Starts a killed node again.
     pub(crate) fn revive(&mut self, id: NodeId) -> Result<()> {
         self.spawn(id)

@@ -2,6 +2,7 @@
 //! killed, replaced or cut off. The same code runs briefly in tests and for long by hand.
 
 mod ballast;
+mod churn;
 mod cluster;
 mod comings;
 mod cuts;
@@ -48,6 +49,7 @@ pub(crate) enum Torture {
     Comings(comings::Comings),
     // Comments for documentation here would hide those of the arguments, which are the manual.
     Partitions(partitions::Partitions),
+    Churn(churn::Churn),
     Tpcc(tpcc::Tpcc),
 }
 
@@ -123,6 +125,7 @@ impl Torture {
             Torture::Members(members) => &members.common.home,
             Torture::Comings(comings) => &comings.common.home,
             Torture::Partitions(partitions) => &partitions.common.home,
+            Torture::Churn(churn) => &churn.common.home,
             Torture::Tpcc(tpcc) => &tpcc.home,
         }
     }
@@ -134,6 +137,7 @@ impl Torture {
             Torture::Members(members) => (members.nodes, members.common.base_port),
             Torture::Comings(comings) => (comings.nodes, comings.common.base_port),
             Torture::Partitions(partitions) => (partitions.nodes, partitions.common.base_port),
+            Torture::Churn(churn) => (churn.nodes, churn.common.base_port),
             Torture::Tpcc(tpcc) => (tpcc.nodes, tpcc.base_port),
         }
     }
@@ -145,6 +149,10 @@ impl Torture {
             Torture::Kills(_) | Torture::Members(_) => return settings,
             Torture::Comings(comings) => (comings.buckets, comings.copies),
             Torture::Partitions(partitions) => (partitions.buckets, partitions.copies),
+            Torture::Churn(churn) => {
+                settings.set.push(("cluster.topology".into(), "ring".into()));
+                (churn.buckets, churn.copies)
+            }
             Torture::Tpcc(tpcc) => (tpcc.buckets, tpcc.copies),
         };
         settings.set.push(("cluster.buckets".into(), buckets.to_string()));
@@ -161,6 +169,7 @@ impl Torture {
             Torture::Partitions(partitions) => {
                 (&partitions.common, &partitions::WORKLOADS[..], Some(partitions::RATE))
             }
+            Torture::Churn(churn) => (&churn.common, &churn::WORKLOADS[..], Some(churn::RATE)),
             Torture::Tpcc(_) => return None,
         };
         let mut common = common.clone();
@@ -265,6 +274,7 @@ fn steps(
         Torture::Members(members) => members::campaign(members, cluster, witnesses),
         Torture::Comings(comings) => comings::campaign(comings, cluster, witnesses),
         Torture::Partitions(partitions) => partitions::campaign(partitions, cluster, witnesses),
+        Torture::Churn(churn) => churn::campaign(churn, cluster, witnesses),
         Torture::Tpcc(_) => Err(failure(exit::USAGE, "TPC-C has clients of its own")),
     }?;
     let is_dark = common.blackout && !cluster.is_volatile();

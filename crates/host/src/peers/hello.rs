@@ -6,7 +6,7 @@
 use std::fmt;
 
 use quorate_kernel::{ClusterId, NodeId, frame, wire};
-use quorate_node::{BUCKETS_MAX, Endpoints};
+use quorate_node::{BUCKETS_MAX, Endpoints, Topology};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
 use crate::start::Identity;
@@ -16,12 +16,15 @@ pub(crate) const FRAME_VERSION: u16 = 1;
 /// The oldest and the newest version of the conversation that this program speaks.
 ///
 /// - 1: the first.
+/// - 3: clusters whose nodes form groups. A greeting of such a cluster has its topology behind that.
 /// - 2: clusters of several buckets, or of nodes that do not all hold everything. A greeting of such a cluster ends with the
 ///   number of buckets and that of copies; of any other it is as in version 1.
-pub(crate) const VERSIONS: (u16, u16) = (1, 2);
+pub(crate) const VERSIONS: (u16, u16) = (1, 3);
 
 /// Since this version nodes know of several buckets, and of copies.
 const VERSION_OF_SHAPES: u16 = 2;
+/// Since this version they know of groups.
+const VERSION_OF_RINGS: u16 = 3;
 
 /// Kind of a frame that holds a [`Hello`].
 pub(crate) const KIND_HELLO: u16 = 1;
@@ -42,11 +45,14 @@ pub struct Shape {
     pub buckets: u16,
     /// How many nodes hold each; 0: all.
     pub copies: u8,
+    /// Who decides which nodes hold which.
+    #[serde(skip)]
+    pub topology: Topology,
 }
 
 impl Shape {
     /// As all clusters were before there was a choice.
-    pub(crate) const PLAIN: Shape = Shape { buckets: 1, copies: 0 };
+    pub(crate) const PLAIN: Shape = Shape { buckets: 1, copies: 0, topology: Topology::View };
 
     fn is_plain(self) -> bool {
         self.buckets <= 1 && self.copies == 0
@@ -56,8 +62,13 @@ impl Shape {
 impl fmt::Display for Shape {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
-            Shape { buckets, copies: 0 } => write!(f, "{buckets} buckets, all on every node"),
-            Shape { buckets, copies } => write!(f, "{buckets} buckets of {copies} copies"),
+            Shape { buckets, copies: 0, .. } => write!(f, "{buckets} buckets, all on every node"),
+            Shape { buckets, copies, topology: Topology::Ring } => {
+                write!(f, "{buckets} buckets in groups of about {copies} nodes")
+            }
+            Shape { buckets, copies, topology: Topology::View } => {
+                write!(f, "{buckets} buckets of {copies} copies")
+            }
         }
     }
 }
@@ -175,7 +186,12 @@ impl Myself {
                 hello.versions.0, hello.versions.1, VERSIONS.0, VERSIONS.1
             ));
         }
-        if version < VERSION_OF_SHAPES && !self.shape.is_plain() {
+        let needed = match self.shape {
+            shape if shape.is_plain() => VERSIONS.0,
+            Shape { topology: Topology::View, .. } => VERSION_OF_SHAPES,
+            Shape { topology: Topology::Ring, .. } => VERSION_OF_RINGS,
+        };
+        if version < needed {
             return Err(format!(
                 "this cluster has {}, of which its version knows nothing: upgrade it, then start it again",
                 self.shape
@@ -214,10 +230,11 @@ impl Myself {
         let (asked, has) = (self.asked, welcome.shape);
         if differs(asked.buckets.into(), has.buckets.into())
             || differs(asked.copies.into(), has.copies.into())
+            || (asked.topology == Topology::Ring && has.topology == Topology::View)
         {
             return Err(format!(
-                "its cluster has {has}, but the configuration here asks for {asked}: take cluster.buckets and cluster.copies \
-                 (or --buckets and --copies) away, a node that joins learns them"
+                "its cluster has {has}, but the configuration here asks for {asked}: take cluster.buckets, cluster.copies and \
+                 cluster.topology (or --buckets, --copies and --topology) away, a node that joins learns them"
             ));
         }
         Ok(())
@@ -225,8 +242,8 @@ impl Myself {
 
     fn contradiction(&self, other: Shape) -> String {
         format!(
-            "the cluster has {} here and {other} there: its first members must be started with the same cluster.buckets and \
-             cluster.copies; begin again with empty data directories",
+            "the cluster has {} here and {other} there: its first members must be started with the same cluster.buckets, \
+             cluster.copies and cluster.topology; begin again with empty data directories",
             self.shape
         )
     }
@@ -249,7 +266,9 @@ fn decode_with_shape<T: DeserializeOwned>(payload: &[u8]) -> Result<(T, Shape), 
     if rest.is_empty() {
         return Ok((greeting, Shape::PLAIN));
     }
-    match decode(rest)? {
+    let (shape, rest) = wire::decode_front::<Shape>(rest).map_err(|_| UNREADABLE.to_owned())?;
+    let topology = if rest.is_empty() { Topology::View } else { decode(rest)? };
+    match (Shape { topology, ..shape }) {
         shape @ Shape { buckets: 1..=BUCKETS_MAX, .. } => Ok((greeting, shape)),
         other => Err(format!("a greeting of a cluster with {other}")),
     }
@@ -259,7 +278,10 @@ fn decode_with_shape<T: DeserializeOwned>(payload: &[u8]) -> Result<(T, Shape), 
 fn put_with_shape<T: Serialize>(buffer: &mut Vec<u8>, kind: u16, greeting: &T, shape: Shape) {
     frame::append(buffer, FRAME_VERSION, kind, |bytes| match wire::encode_after(greeting, bytes) {
         bytes if shape.is_plain() => bytes,
-        bytes => wire::encode_after(&shape, bytes),
+        bytes => match wire::encode_after(&shape, bytes) {
+            bytes if shape.topology == Topology::View => bytes,
+            bytes => wire::encode_after(&shape.topology, bytes),
+        },
     });
 }
 
@@ -312,7 +334,8 @@ mod tests {
 
     fn with_buckets(cluster: u64, id: u64, buckets: u16, asked: u16) -> Myself {
         let (cluster, id) = (ClusterId(cluster), NodeId(id));
-        let (shape, asked) = (Shape { buckets, copies: 0 }, Shape { buckets: asked, copies: 0 });
+        let shape = |buckets| Shape { buckets, ..Shape::default() };
+        let (shape, asked) = (shape(buckets), shape(asked));
         Myself::new(&Identity { cluster, id, endpoints: Endpoints::default(), shape }, asked)
     }
 
@@ -344,13 +367,32 @@ mod tests {
         put_hello(&mut several, &Hello { versions: (1, 2), ..with_buckets(7, 300, 4, 0).hello() });
         assert_eq!(&several[12..], [&payload[..payload.len() - 1], &[2, 4, 0]].concat());
         assert_eq!(read_hello(&several).map(|read| read.map(|(hello, _)| hello.shape.buckets)), Ok(Some(4)));
-        for wrong in [0, BUCKETS_MAX + 1].map(|buckets| Shape { buckets, copies: 3 }) {
+        for wrong in [0, BUCKETS_MAX + 1].map(|buckets| Shape { buckets, copies: 3, ..Shape::default() }) {
             let mut bytes = Vec::new();
             frame::append(&mut bytes, FRAME_VERSION, KIND_HELLO, |bytes| {
                 wire::encode_after(&wrong, wire::encode_after(&node(7, 1).hello(), bytes))
             });
             assert!(read_hello(&bytes).is_err(), "{wrong}");
         }
+    }
+
+    #[test]
+    fn groups_are_told_behind_all_else() {
+        let topology = Topology::Ring;
+        let ring = Shape { buckets: 4, copies: 3, topology };
+        let founder = Myself { shape: ring, asked: ring, ..with_buckets(7, 1, 4, 4) };
+        let mut bytes = Vec::new();
+        put_hello(&mut bytes, &founder.hello());
+        assert_eq!(bytes[bytes.len() - 3..], [4, 3, 1]);
+        assert_eq!(read_hello(&bytes), Ok(Some((founder.hello(), bytes.len()))));
+        let welcome = founder.judge(&with_buckets(0, 2, 0, 0).hello()).expect("it joins");
+        assert_eq!(welcome.shape, ring);
+        let old = Hello { versions: (1, 2), ..node(0, 2).hello() };
+        assert!(founder.judge(&old).expect_err("too old").contains("in groups of about 3 nodes"));
+        let joiner = Myself { asked: Shape { topology, ..Shape::default() }, ..with_buckets(0, 2, 0, 0) };
+        assert_eq!(joiner.judge_welcome(&welcome, None), Ok(()));
+        let plain = with_buckets(7, 1, 4, 4).judge(&joiner.hello()).expect("it joins");
+        assert!(joiner.judge_welcome(&plain, None).expect_err("no groups there").contains("--topology"));
     }
 
     #[test]
@@ -362,7 +404,7 @@ mod tests {
         assert_eq!(with_buckets(0, 2, 0, 4).judge_welcome(&welcome, None), Ok(()));
         let refused = with_buckets(0, 2, 0, 8).judge_welcome(&welcome, None).expect_err("it asks for 8");
         assert!(refused.contains("has 4 buckets") && refused.contains("asks for 8"), "{refused}");
-        let placed = Shape { buckets: 4, copies: 3 };
+        let placed = Shape { buckets: 4, copies: 3, ..Shape::default() };
         let founder = Myself { shape: placed, asked: placed, ..with_buckets(7, 1, 4, 4) };
         let placed = founder.judge(&with_buckets(0, 2, 0, 0).hello()).expect("it joins");
         assert_eq!((placed.shape.copies, with_buckets(0, 2, 0, 4).judge_welcome(&placed, None)), (3, Ok(())));

@@ -378,6 +378,9 @@ impl Harness for Cluster {
                 let rumours = if self.healed.is_some() { 0 } else { self.operator.zeal.rumours };
                 if self.healed.is_some() && self.rng.chance(1, 20) {
                     self.links.tell_again();
+                    if self.topology == Topology::Ring {
+                        self.operator.fill(nodes, agenda);
+                    }
                 }
                 self.links.look(nodes, rumours, &mut self.rng, agenda);
                 self.turn(nodes);

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use quorate_api::Bucket;
 use quorate_kernel::{NodeId, Rng};
-use quorate_node::{AdminOutcome, AdminRequest, Endpoints, Input, Member, Node, Ticket};
+use quorate_node::{AdminOutcome, AdminRequest, Endpoints, GroupRequest, Input, Member, Node, Ticket};
 use quorate_shard::Shard;
 
 use crate::{Agenda, Life, Nodes, Verdict};
@@ -74,6 +74,9 @@ impl Operator {
         let request = if rng.chance(self.zeal.transfers, 100) {
             AdminRequest::TransferLeadership { to: rng.pick(&live).copied().filter(|_| rng.chance(1, 2)) }
         } else {
+            if let Some(request) = of_groups(nodes, target, rng) {
+                return self.ask(request, target, agenda);
+            }
             let all: Vec<NodeId> = nodes.ids().collect();
             let Some(now) = leader(nodes, Bucket(0)).and_then(|leader| nodes.machine(leader)) else { return };
             if now.placement().is_some() && rng.chance(1, 4) {
@@ -93,6 +96,13 @@ impl Operator {
         let ticket = Ticket(self.tickets);
         self.asked.insert(ticket, agenda.now());
         agenda.input(Duration::ZERO, target, Input::Admin(ticket, request));
+    }
+
+    /// Nodes that were emptied are to be in groups again.
+    pub(crate) fn fill(&mut self, nodes: &Nodes<Node>, agenda: &mut Agenda<Input>) {
+        for (id, _) in nodes.live() {
+            self.ask(AdminRequest::ChangeMembers { add: vec![member(id)], remove: Vec::new() }, id, agenda);
+        }
     }
 
     fn stop(&mut self, node: NodeId, agenda: &mut Agenda<Input>) {
@@ -153,6 +163,23 @@ impl Operator {
 pub(crate) fn leader(nodes: &Nodes<Node>, bucket: Bucket) -> Option<NodeId> {
     let leading = nodes.live().filter_map(|(id, node)| Some((node.shard(bucket)?.log().leading()?, id)));
     leading.max().map(|(_, id)| id)
+}
+
+/// Something to be done to groups, as a node knows them.
+fn of_groups(nodes: &Nodes<Node>, target: NodeId, rng: &mut Rng) -> Option<AdminRequest> {
+    let machine = nodes.machine(target)?;
+    let groups = machine.groups();
+    let group = rng.pick(&groups)?.name.id;
+    let other = rng.pick(&groups)?.name.id;
+    let node = NodeId(rng.between(1, nodes.ids().count() as u64));
+    Some(match rng.below(12) {
+        0..3 => AdminRequest::Group(GroupRequest::Split { group }),
+        3..6 => AdminRequest::Group(GroupRequest::Merge { group }),
+        6..8 => AdminRequest::Group(GroupRequest::Move { node, to: other }),
+        8..10 => AdminRequest::Group(GroupRequest::Repartition { group, slot: rng.below(16_384) as u16 }),
+        10 => AdminRequest::ChangeMembers { add: Vec::new(), remove: vec![node] },
+        _ => AdminRequest::ChangeMembers { add: vec![member(node)], remove: Vec::new() },
+    })
 }
 
 /// Another member list.

@@ -97,7 +97,7 @@ impl Clients {
             keys.extend(names.filter(|name| Bucket::of_key(name, buckets) == bucket).take(KEYS));
         }
         let mut placing = Placing::production();
-        placing.repair_after = Duration::from_millis(500);
+        placing.repair_after = Some(Duration::from_millis(500));
         Clients {
             rng,
             links: Links::new(first.clone()),

@@ -97,7 +97,7 @@ pub(super) fn draw_log(rng: &mut Rng, plan: &Plan) -> Config {
 pub(super) fn draw_placing(rng: &mut Rng) -> (u8, Placing) {
     let mut placing = Placing::production();
     placing.membership = quorate_membership::Config { needs_state: false, ..draw_membership(rng) };
-    placing.repair_after = Duration::from_millis(rng.between(0, 3_000));
+    placing.repair_after = Some(Duration::from_millis(rng.between(0, 3_000)));
     (rng.between(1, 4) as u8, placing)
 }
 

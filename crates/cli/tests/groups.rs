@@ -1,0 +1,126 @@
+//! Groups of nodes that hold the buckets: they form, split and merge by themselves and by hand, and lose nothing meanwhile.
+
+mod common;
+
+use common::{Cluster, until};
+use serde_json::Value;
+
+/// A group as `quorate groups` lists it.
+struct Group {
+    name: String,
+    epoch: u64,
+    buckets: usize,
+    members: Vec<u64>,
+    is_led: bool,
+}
+
+fn groups(cluster: &Cluster) -> Vec<Group> {
+    let list = cluster.run(&["groups", "--output", "json"]);
+    if list.code != 0 {
+        return Vec::new();
+    }
+    let list: Value = serde_json::from_str(&list.out).expect("JSON");
+    let group = |group: &Value| Group {
+        name: format!("g{:x}", group["id"].as_u64().expect("a name")),
+        epoch: group["epoch"].as_u64().expect("an epoch"),
+        buckets: group["buckets"].as_array().expect("buckets").len(),
+        members: group["members"].as_array().expect("members").iter().filter_map(Value::as_u64).collect(),
+        is_led: group["quorum"] == Value::Bool(true),
+    };
+    list.as_array().expect("groups").iter().map(group).collect()
+}
+
+/// Waits until the groups have these sizes, in any order, and all of them are led.
+fn settled(cluster: &Cluster, sizes: &[usize]) -> Vec<Group> {
+    let mut found = Vec::new();
+    until(&format!("groups have the sizes {sizes:?}"), || {
+        found = groups(cluster);
+        let mut now: Vec<usize> = found.iter().map(|group| group.members.len()).collect();
+        now.sort_unstable();
+        now == sizes && found.iter().all(|group| group.is_led)
+    });
+    assert_eq!(found.iter().map(|group| group.buckets).sum::<usize>(), 8);
+    found
+}
+
+/// All keys are there, at whichever node one asks.
+fn look(cluster: &Cluster, node: usize) {
+    let mut client = cluster.connect(node, "client");
+    for number in 0..60 {
+        client.send(format!("GET key:{number}\r\n"));
+        client.line();
+        assert_eq!(client.line(), format!("{number}\r\n"));
+    }
+}
+
+#[test]
+fn groups_look_after_themselves_and_do_what_they_are_told() {
+    let words = ["--topology", "ring", "--copies", "3", "--buckets", "8", "--durability", "interval"];
+    let cluster = Cluster::up(7, &words);
+    // One group of three to six would be too large.
+    let first = settled(&cluster, &[3, 4]);
+    let mut client = cluster.connect(1, "client");
+    for number in 0..60 {
+        client.send(format!("SET key:{number} {number}\r\n"));
+        assert_eq!(client.line(), "+OK\r\n");
+    }
+    assert!(cluster.run(&["status"]).ok().contains("SPEAKER"));
+
+    let ask = |words: &[&str]| {
+        // While the last change is being carried out, some are refused and have to be asked for again.
+        until(&format!("{words:?} is done"), || cluster.run(words).code == 0);
+    };
+    ask(&["group", "merge", &first[0].name]);
+    // Together they are too many again.
+    until("there are other groups", || {
+        let now = groups(&cluster);
+        now.len() == 2 && now.iter().all(|group| first.iter().all(|other| other.name != group.name))
+    });
+    let second = settled(&cluster, &[3, 4]);
+    assert!(second.iter().all(|group| group.epoch > 2), "epochs go on");
+    look(&cluster, 7);
+
+    let (large, small) = match second[0].members.len() {
+        4 => (&second[0], &second[1]),
+        _ => (&second[1], &second[0]),
+    };
+    let node = large.members[1].to_string();
+    ask(&["group", "move", &node, &small.name]);
+    settled(&cluster, &[3, 4]);
+    until("it has moved", || {
+        groups(&cluster).iter().any(|it| it.name == small.name && it.members.contains(&large.members[1]))
+    });
+    look(&cluster, 3);
+
+    // Emptied, and let in again.
+    ask(&["node", "remove", &node]);
+    until("it is in no group", || {
+        groups(&cluster).iter().all(|group| !group.members.contains(&large.members[1]))
+    });
+    look(&cluster, 1);
+
+    cluster.run(&["group", "split", "gffff"]).fails(1, "there is no group gffff");
+    cluster.run(&["group", "split", "seven"]).fails(2, "a group is named by `g` and hexadecimal digits");
+    let plain = Cluster::up(1, &["--durability", "interval"]);
+    plain.run(&["groups"]).fails(1, "form no groups");
+    plain.run(&["group", "merge", "g1"]).fails(1, "form no groups");
+}
+
+#[test]
+fn a_group_replaces_who_dies() {
+    let words = ["--topology", "ring", "--copies", "3", "--buckets", "8", "--durability", "interval"];
+    let cluster = Cluster::up(4, &words);
+    settled(&cluster, &[4]);
+    let mut client = cluster.connect(2, "client");
+    for number in 0..60 {
+        client.send(format!("SET key:{number} {number}\r\n"));
+        assert_eq!(client.line(), "+OK\r\n");
+    }
+    cluster.run(&["kill", "1"]).ok();
+    settled(&cluster, &[3]);
+    look(&cluster, 2);
+    cluster.run(&["revive", "1"]).ok();
+    settled(&cluster, &[4]);
+    look(&cluster, 1);
+    cluster.run(&["up", "--detach", "--topology", "view"]).ok();
+}

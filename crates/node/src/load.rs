@@ -1,0 +1,113 @@
+//! How much is asked of buckets, and who leads which of a group's because of that.
+//!
+//! Whoever leads a bucket counts what it is asked and tells whoever speaks for the bucket's group; that tells all what is asked of the group's
+//! buckets and who should lead them. None of it is kept, and nothing but speed rests on it.
+
+use alloc::vec::Vec;
+use core::time::Duration;
+use quorate_api::Bucket;
+use quorate_groups::Group;
+use quorate_groups::load::leaders;
+use quorate_kernel::{NodeId, Time};
+use quorate_shard::{self as shard, batch_header};
+
+use crate::machine::{Node, Out};
+use crate::message::Message;
+
+/// What was asked longer ago than this counts little.
+const MEMORY: Duration = Duration::from_secs(2);
+
+/// How many requests a bucket's leader has taken of late.
+#[derive(Debug, Default)]
+pub(crate) struct Meter {
+    asked: u64,
+    since: Time,
+    /// In a second.
+    rate: f64,
+}
+
+impl Meter {
+    /// Counts what the bucket is asked.
+    pub(crate) fn count(&mut self, input: &shard::Input) {
+        self.asked += match input {
+            shard::Input::Submit(batch) => batch_header(batch).map_or(1, |header| header.count),
+            shard::Input::Read { requests, .. } => requests.len() as u64,
+            shard::Input::Transact(_) => 1,
+            _ => 0,
+        };
+    }
+
+    /// Requests in a second, of late.
+    fn read(&mut self, now: Time) -> u32 {
+        let span = now.since(self.since).as_secs_f64();
+        if span > 0.0 {
+            let fresh = (span / MEMORY.as_secs_f64()).min(1.0);
+            self.rate += (self.asked as f64 / span - self.rate) * fresh;
+            (self.asked, self.since) = (0, now);
+        }
+        // Saturates; what has not been asked for long is nothing.
+        self.rate as u32
+    }
+}
+
+impl Node {
+    /// Tells those who speak for groups what is asked of the buckets that this node leads.
+    pub(crate) fn tell_loads(&mut self, now: Time, out: &mut Out) {
+        let me = self.config.me.id;
+        let mut told: Vec<(Bucket, u32)> = Vec::new();
+        for (bucket, replica) in self.replicas.iter_mut().filter(|(_, replica)| replica.took) {
+            told.push((*bucket, replica.meter.read(now)));
+        }
+        for (bucket, load) in told {
+            let Some(ring) = self.ring() else { return };
+            let Some(home) = ring.group_of(bucket).map(|group| ring.home(group)) else { continue };
+            match self.believed_leader(home) {
+                Some(leader) if leader == me => self.on_load(bucket, load),
+                // A figure; harmless if forgotten.
+                Some(leader) => out.send_early(leader, Message::Load(load).about(bucket)),
+                None => {}
+            }
+        }
+    }
+
+    pub(crate) fn on_load(&mut self, bucket: Bucket, load: u32) {
+        if let Some(place) = self.ring_mut().and_then(|ring| ring.loads.get_mut(usize::from(bucket.0))) {
+            *place = load;
+        }
+    }
+
+    /// Who should lead each bucket of a group for which this node speaks, by what is asked of them.
+    pub(crate) fn assign_leaders(&mut self, group: &Group) {
+        let Some(ring) = self.ring() else { return };
+        let buckets = ring.buckets(group);
+        let loads: Vec<f64> = buckets.iter().map(|bucket| ring.load_of(*bucket)).collect();
+        let lead = |bucket: &Bucket| {
+            let leader = self.believed_leader(*bucket)?;
+            group.members.iter().position(|id| *id == leader)
+        };
+        let now: Vec<Option<usize>> = buckets.iter().map(lead).collect();
+        let is_there = |id: &NodeId| *id == self.config.me.id || self.connected.contains(id);
+        let capacities: Vec<f64> = group.members.iter().map(|id| f64::from(u8::from(is_there(id)))).collect();
+        let due = leaders(&loads, &now, &capacities);
+        let Some(ring) = self.ring_mut() else { return };
+        for (bucket, place) in buckets.iter().zip(due) {
+            ring.leaders[usize::from(bucket.0)] = place.and_then(|place| group.members.get(place).copied());
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn what_was_asked_long_ago_is_forgotten() {
+        let (mut meter, second) = (Meter::default(), 1_000_000_000);
+        meter.asked = 1_000;
+        assert_eq!(meter.read(Time(second)), 500, "half of it is old");
+        meter.asked = 1_000;
+        assert_eq!(meter.read(Time(2 * second)), 750);
+        assert_eq!(meter.read(Time(2 * second)), 750, "no time has passed");
+        assert_eq!(meter.read(Time(9 * second)), 0);
+    }
+}
