@@ -13,7 +13,7 @@ use quorate_groups::load::{Burden, Shard as Piece, border, middle};
 use quorate_groups::resilience::{Resize, Sizes, resize};
 use quorate_groups::{Edits, Group, GroupId, MEMBERS_MAX, Operation, Seat, Stand};
 use quorate_kernel::{Cx, NodeId, Time};
-use quorate_shard::{Note, Part};
+use quorate_shard::{Mutant, Note, Part};
 
 use crate::admin::Asker;
 use crate::interface::{AdminOutcome, ConnectionId, Ticket};
@@ -211,12 +211,13 @@ impl Node {
             let others = ring.groups().into_iter().filter(|other| other.name.id != group.name.id);
             others.filter(|other| other.members.contains(id)).any(|other| key(other) < key(group))
         };
+        let stays_twice = self.config.limits.breaks(Mutant::InTwoGroups);
         let wants_out = |id: &NodeId| ring.leavers.contains(&(home, *id));
-        let leaves = |id: &NodeId| is_gone(id) || is_twice(id) || wants_out(id);
+        let leaves = |id: &NodeId| is_gone(id) || (is_twice(id) && !stays_twice) || wants_out(id);
         let remove: Vec<NodeId> = group.members.iter().copied().filter(leaves).collect();
         let room = MEMBERS_MAX - group.members.len();
         let asked = ring.joiners.range((home, NodeId(0))..=(home, NodeId(u64::MAX))).map(|(_, id)| *id);
-        let is_free = |id: &NodeId| view.has(*id) && ring.group_with(*id).is_none();
+        let is_free = |id: &NodeId| view.has(*id) && (ring.group_with(*id).is_none() || stays_twice);
         let add: Vec<NodeId> = asked.filter(is_free).take(room).collect();
         ring.joiners.retain(|(other, _)| *other != home);
         ring.leavers.retain(|(other, _)| *other != home);
@@ -266,7 +267,10 @@ impl Node {
                 None => Seat::default(),
             };
         match operation.edits(&seats, &fresh) {
-            Ok(edits) => Some(self.parts(&edits)),
+            Ok(edits) => {
+                let changed: Vec<Group> = seats.iter().filter_map(|seat| Some(seat.stand()?.group)).collect();
+                Some(self.parts(edits, &changed))
+            }
             Err(_) => {
                 cx.marks.hit("node.group.misfit");
                 None
@@ -274,14 +278,38 @@ impl Node {
         }
     }
 
-    fn parts(&self, edits: &Edits) -> BTreeMap<Bucket, Part> {
+    fn parts(&self, mut edits: Edits, changed: &[Group]) -> BTreeMap<Bucket, Part> {
+        self.break_rules(&mut edits, changed);
         let mut parts: BTreeMap<Bucket, Part> = BTreeMap::new();
         for ((home, which), edit) in edits {
             let content = note_content(edit.group.as_ref());
-            let note = Note { name: note_name(*which), on: edit.on, number: edit.number, content };
-            parts.entry(Bucket::of_position(*home, self.config.buckets)).or_default().notes.push(note);
+            let note = Note { name: note_name(which), on: edit.on, number: edit.number, content };
+            parts.entry(Bucket::of_position(home, self.config.buckets)).or_default().notes.push(note);
         }
         parts
+    }
+
+    /// For mutants.
+    fn break_rules(&self, edits: &mut Edits, changed: &[Group]) {
+        let limits = &self.config.limits;
+        let is_own = |home: u64| changed.iter().any(|group| group.span.start == home);
+        if limits.breaks(Mutant::NeighboursUntold) {
+            edits.retain(|(home, _), edit| is_own(*home) || edit.on == 0);
+        }
+        if limits.breaks(Mutant::HomesKept) {
+            edits.retain(|_, edit| edit.group.is_some());
+        }
+        for edit in edits.values_mut() {
+            let Some(group) = &mut edit.group else { continue };
+            if limits.breaks(Mutant::EpochsRestart) {
+                group.name.epoch = 1;
+            }
+            if limits.breaks(Mutant::SpansOverlap)
+                && let Some(old) = changed.iter().find(|old| old.name.id == group.name.id)
+            {
+                group.span.end = old.span.end;
+            }
+        }
     }
 }
 

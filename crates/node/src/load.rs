@@ -3,6 +3,7 @@
 //! Whoever leads a bucket counts what it is asked and tells whoever speaks for the bucket's group; that tells all what is asked of the group's
 //! buckets and who should lead them. None of it is kept, and nothing but speed rests on it.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::time::Duration;
 use quorate_api::Bucket;
@@ -13,6 +14,7 @@ use quorate_shard::{self as shard, batch_header};
 
 use crate::machine::{Node, Out};
 use crate::message::Message;
+use crate::ring::Word;
 
 /// What was asked longer ago than this counts little.
 const MEMORY: Duration = Duration::from_secs(2);
@@ -64,7 +66,9 @@ impl Node {
             match self.believed_leader(home) {
                 Some(leader) if leader == me => self.on_load(bucket, load),
                 // A figure; harmless if forgotten.
-                Some(leader) => out.send_early(leader, Message::Load(load).about(bucket)),
+                Some(leader) => {
+                    out.send_early(leader, Message::Group(Box::new(Word::Load(load))).about(bucket))
+                }
                 None => {}
             }
         }

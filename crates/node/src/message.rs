@@ -165,14 +165,8 @@ pub enum Message {
     Recovery(Recovery),
     /// To the leader of bucket 0: this is what the sender should be known as to those who place buckets.
     Stands(Box<quorate_buckets::Node>),
-    /// From whoever speaks for a group to all, now and then and when it changes: what its home keeps, see `ring.rs`.
-    Seat(Box<Word>),
-    /// From a node that is in no group to whoever speaks for one: let me in.
-    WantsGroup,
-    /// From a member that is to be emptied to whoever speaks for its group: let me go.
-    LeavesGroup,
-    /// From whoever leads a bucket to whoever speaks for its group: so much is asked of it in a second.
-    Load(u32),
+    /// About the group whose home the bucket is.
+    Group(Box<Word>),
 }
 
 impl Message {

@@ -18,7 +18,7 @@ use quorate_buckets::Due;
 use quorate_groups::join::{Aim, Candidate, Near, Place, choose};
 use quorate_groups::{Group, Line, Seat, Which};
 use quorate_kernel::{Cx, Event, NodeId, Time, wire};
-use quorate_shard::{self as shard, Note};
+use quorate_shard::{self as shard, Mutant, Note};
 use serde::{Deserialize, Serialize};
 
 use crate::admin::Asker;
@@ -41,14 +41,26 @@ const SAMPLES: usize = 4;
 /// Nodes that want to join a group; who finds no room asks again.
 const JOINERS_MAX: usize = 256;
 
-/// What whoever speaks for a group tells all.
+/// What nodes say to each other about groups.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Word {
-    /// What the group's home keeps.
-    pub(crate) seat: Seat,
-    /// Of each of its buckets, what is asked of it in a second, and who should lead it.
-    pub(crate) figures: Vec<(Bucket, u32, Option<NodeId>)>,
+pub enum Word {
+    /// From whoever speaks for a group to all, now and then and when it changes.
+    Seat {
+        /// What the group's home keeps.
+        seat: Seat,
+        /// Of each of its buckets, what is asked of it in a second, and who should lead it.
+        figures: Vec<Figures>,
+    },
+    /// From a node that is in no group to whoever speaks for one: let me in.
+    Wants,
+    /// From a member that is to be emptied to whoever speaks for its group: let me go.
+    Leaves,
+    /// From whoever leads a bucket to whoever speaks for its group: so much is asked of it in a second.
+    Load(u32),
 }
+
+/// A bucket, what is asked of it in a second, and who should lead it.
+type Figures = (Bucket, u32, Option<NodeId>);
 
 /// What a node knows of groups.
 #[derive(Debug)]
@@ -308,27 +320,41 @@ impl Node {
         let place = |bucket: &Bucket| usize::from(bucket.0);
         let figures =
             buckets.iter().map(|bucket| (*bucket, ring.loads[place(bucket)], ring.leaders[place(bucket)]));
-        let word = Word { figures: figures.collect(), seat };
+        let word = Word::Seat { figures: figures.collect(), seat };
         for member in roster.membership.last_view().iter().flat_map(|view| view.members.iter()) {
             if member.id != self.config.me.id {
                 // It is chosen: a quorum's disks have it.
-                out.send_early(member.id, Message::Seat(Box::new(word.clone())).about(home));
+                out.send_early(member.id, Message::Group(Box::new(word.clone())).about(home));
             }
         }
     }
 
-    pub(crate) fn on_seat(&mut self, cx: &mut Cx<'_>, home: Bucket, word: Word) {
-        let Some(ring) = self.ring_mut() else { return cx.marks.hit("node.message.no_ring") };
-        let age = word.seat.age();
-        if ring.hear(home, word.seat) {
+    /// Somebody says something about the group whose home this bucket is.
+    pub(crate) fn on_word(&mut self, cx: &mut Cx<'_>, home: Bucket, from: NodeId, word: Word) {
+        if self.ring().is_none() {
+            return cx.marks.hit("node.message.no_ring");
+        }
+        match word {
+            Word::Seat { seat, figures } => self.on_seat(cx, home, seat, &figures),
+            Word::Wants => self.on_wants_group(home, from),
+            Word::Leaves => self.on_leaves_group(home, from),
+            Word::Load(load) => self.on_load(home, load),
+        }
+    }
+
+    fn on_seat(&mut self, cx: &mut Cx<'_>, home: Bucket, seat: Seat, figures: &[Figures]) {
+        let Some(ring) = self.ring_mut() else { return };
+        let age = seat.age();
+        if ring.hear(home, seat) {
             cx.marks.hit("node.ring.news");
         }
-        if ring.seats.get(&home).is_some_and(|seat| seat.age() == age) {
-            for (bucket, load, leader) in word.figures {
-                if let Some(place) = ring.loads.get_mut(usize::from(bucket.0)) {
-                    *place = load;
-                    ring.leaders[usize::from(bucket.0)] = leader;
-                }
+        if ring.seats.get(&home).is_none_or(|seat| seat.age() != age) {
+            return;
+        }
+        for (bucket, load, leader) in figures {
+            let place = usize::from(bucket.0);
+            if let (Some(known), Some(lead)) = (ring.loads.get_mut(place), ring.leaders.get_mut(place)) {
+                (*known, *lead) = (*load, *leader);
             }
         }
     }
@@ -341,7 +367,8 @@ impl Node {
         if !view.has(me) || cx.now.since(ring.asked_at) < ASK_EVERY {
             return;
         }
-        if let Some(group) = ring.group_with(me) {
+        let asks_again = self.config.limits.breaks(Mutant::InTwoGroups) && cx.rng.chance(1, 4);
+        if let Some(group) = ring.group_with(me).filter(|_| !asks_again) {
             return self.ask_to_leave(cx.now, ring.home(group), out);
         }
         if self.stopping || ring.drained {
@@ -368,7 +395,7 @@ impl Node {
         match self.believed_leader(home) {
             Some(leader) if leader == me => self.on_wants_group(home, me),
             // A question; nothing about this node's disk is told.
-            Some(leader) => out.send_early(leader, Message::WantsGroup.about(home)),
+            Some(leader) => out.send_early(leader, Message::Group(Box::new(Word::Wants)).about(home)),
             None => {}
         }
     }
@@ -381,19 +408,19 @@ impl Node {
         match leader {
             Some(leader) if leader == me => drop(ring.leavers.insert((home, me))),
             // A question; nothing about this node's disk is told.
-            Some(leader) => out.send_early(leader, Message::LeavesGroup.about(home)),
+            Some(leader) => out.send_early(leader, Message::Group(Box::new(Word::Leaves)).about(home)),
             None => {}
         }
     }
 
-    pub(crate) fn on_leaves_group(&mut self, home: Bucket, from: NodeId) {
+    fn on_leaves_group(&mut self, home: Bucket, from: NodeId) {
         if let Some(ring) = self.ring_mut().filter(|ring| ring.leavers.len() < JOINERS_MAX) {
             ring.leavers.insert((home, from));
         }
     }
 
     /// A node wants to be in the group whose home this is.
-    pub(crate) fn on_wants_group(&mut self, home: Bucket, from: NodeId) {
+    fn on_wants_group(&mut self, home: Bucket, from: NodeId) {
         if let Some(ring) = self.ring_mut().filter(|ring| ring.joiners.len() < JOINERS_MAX) {
             ring.joiners.insert((home, from));
         }

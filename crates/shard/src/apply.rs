@@ -55,10 +55,9 @@ impl Shard {
                     for entry in &payload.commits {
                         let world = (cx.now, &mut *cx.rng, &mut *cx.marks);
                         self.transactions.apply(world, &mut view, (index, entry), &mut effects);
-                        let culprit = entry.id().map(by_transaction).unwrap_or_default();
-                        self.writers.gave(view.state.versions, culprit);
-                        let notes = core::mem::take(&mut view.notes);
-                        noted |= self.notes.apply_all(area, &notes, &mut view.overlay);
+                        let culprit = entry.id().map(by_transaction);
+                        self.writers.gave(view.state.versions, culprit.unwrap_or_default());
+                        noted |= self.replace_notes(&mut view);
                     }
                     noted |= self.notes.apply_all(area, &payload.notes, &mut view.overlay);
                     view.sweep();

@@ -82,10 +82,31 @@ pub enum Mutant {
     NotesUncompared,
     /// The notes that a transaction replaces are not locked.
     NotesUnlocked,
+    /// An operation on groups leaves their neighbours' lines as they are.
+    NeighboursUntold,
+    /// Epochs of groups begin anew.
+    EpochsRestart,
+    /// A home whose group has gone to another keeps it.
+    HomesKept,
+    /// Who wants to join a group may be in another already, and stays in both.
+    InTwoGroups,
+    /// The border between two groups moves, and what the one gives away it keeps holding.
+    SpansOverlap,
 }
 
 impl Mutant {
-    /// All of them.
+    /// Those that show where groups hold the buckets.
+    pub const OF_GROUPS: [Mutant; 7] = [
+        Mutant::NotesUncompared,
+        Mutant::NotesUnlocked,
+        Mutant::NeighboursUntold,
+        Mutant::EpochsRestart,
+        Mutant::HomesKept,
+        Mutant::InTwoGroups,
+        Mutant::SpansOverlap,
+    ];
+
+    /// All others.
     pub const ALL: [Mutant; 37] = [
         Mutant::SessionsNotInSnapshot,
         Mutant::ApplyAgain,

@@ -13,6 +13,7 @@ use crate::batch::Payload;
 use crate::layout::{Area, note_key, notes_range};
 use crate::machine::{Out, Shard};
 use crate::overlay::Overlay;
+use crate::view::View;
 
 /// A note.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -80,6 +81,12 @@ impl Notes {
 }
 
 impl Shard {
+    /// Replaces the notes that what was carried out replaces; whether there were any.
+    pub(crate) fn replace_notes(&mut self, view: &mut View<'_>) -> bool {
+        let notes = core::mem::take(&mut view.notes);
+        self.notes.apply_all(self.log.data_prefix(), &notes, &mut view.overlay)
+    }
+
     /// Puts notes into the log. Only while batches are taken; otherwise they are dropped, which is marked.
     pub(crate) fn propose_notes(&mut self, cx: &mut Cx<'_>, notes: Vec<Note>, out: &mut Out) {
         if !self.takes_batches() {

@@ -26,7 +26,7 @@ use super::pipeline::Pipeline;
 use super::placed::{is_placed, placed};
 use super::spread::{is_clean, is_spread, unfinished};
 use super::stress::{Play, Stress, draw_limits, draw_log, draw_near, draw_placing};
-use crate::{Agenda, Boot, Fault, FaultSet, Harness, Nodes, Plan, Seen, Verdict, through_bytes};
+use crate::{Agenda, Boot, FaultSet, Harness, Nodes, Plan, Seen, Verdict, through_bytes};
 
 mod seats;
 mod wake;
@@ -161,6 +161,8 @@ impl Cluster {
         #[cfg(feature = "mutants")]
         {
             cluster.limits.shard.mutant = stress.mutant;
+            cluster.limits.shard.commit.mutant = stress.commit_mutant;
+            cluster.log.mutant = stress.log_mutant;
         }
         cluster.cast(plan, stress);
         cluster
@@ -241,20 +243,6 @@ impl Cluster {
                 self.lanes[number].answered(outcome)?;
                 self.drive_lane(number, agenda)
             }
-        }
-    }
-
-    /// Strikes at a node at the moment at which it hurts most.
-    fn aim(&mut self, node: NodeId, agenda: &mut Agenda<Input>) {
-        if self.healed.is_some() || !self.rng.chance(self.aimed, 1_000) {
-            return;
-        }
-        let span = Duration::from_millis(1 << self.rng.between(0, 10));
-        match self.rng.below(3) {
-            0 if self.faults.has(Fault::Crash) => agenda.crash(Duration::ZERO, node, span),
-            1 if self.faults.has(Fault::Pause) => agenda.pause(Duration::ZERO, node, span),
-            2 if self.faults.has(Fault::Halves) => agenda.isolate(Duration::ZERO, node, span),
-            _ => {}
         }
     }
 

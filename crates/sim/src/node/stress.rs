@@ -44,6 +44,12 @@ pub struct Stress {
     /// A broken rule.
     #[cfg(feature = "mutants")]
     pub mutant: Option<quorate_shard::Mutant>,
+    /// A broken rule of the logs.
+    #[cfg(feature = "mutants")]
+    pub log_mutant: Option<quorate_replog::Mutant>,
+    /// A broken rule of transactions.
+    #[cfg(feature = "mutants")]
+    pub commit_mutant: Option<quorate_commit::Mutant>,
 }
 
 impl Stressed for Stress {

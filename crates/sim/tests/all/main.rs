@@ -36,6 +36,8 @@ mod replog_mutants;
 mod replog_paper;
 mod replog_transcripts;
 mod ring;
+#[cfg(feature = "mutants")]
+mod ring_mutants;
 mod runs;
 mod transcripts;
 mod worlds;

@@ -8,13 +8,27 @@ use quorate_node::Input;
 
 use super::{Asker, CALLER, Cluster, KEEPER, LANE, LOOK, PIPELINE, PLAYER, Stage};
 use crate::clock::WORLD_BEGAN_MS;
-use crate::{Agenda, Verdict};
+use crate::{Agenda, Fault, Verdict};
 
 /// Requests beside all others that wait for their answers at once: transactions over all keys, which come more often than
 /// some clusters can do them.
 const ASIDES_MAX: usize = 16;
 
 impl Cluster {
+    /// Strikes at a node at the moment at which it hurts most.
+    pub(super) fn aim(&mut self, node: NodeId, agenda: &mut Agenda<Input>) {
+        if self.healed.is_some() || !self.rng.chance(self.aimed, 1_000) {
+            return;
+        }
+        let span = Duration::from_millis(1 << self.rng.between(0, 10));
+        match self.rng.below(3) {
+            0 if self.faults.has(Fault::Crash) => agenda.crash(Duration::ZERO, node, span),
+            1 if self.faults.has(Fault::Pause) => agenda.pause(Duration::ZERO, node, span),
+            2 if self.faults.has(Fault::Halves) => agenda.isolate(Duration::ZERO, node, span),
+            _ => {}
+        }
+    }
+
     /// Lets a client think for a while.
     fn rest(&mut self, token: u64, agenda: &mut Agenda<Input>) {
         let most = self.think.as_micros() as u64;
