@@ -124,3 +124,25 @@ fn a_group_replaces_who_dies() {
     look(&cluster, 1);
     cluster.run(&["up", "--detach", "--topology", "view"]).ok();
 }
+
+#[test]
+fn a_group_that_lost_most_of_its_members_is_recovered_and_joins_others() {
+    let words = ["--topology", "ring", "--copies", "3", "--buckets", "8", "--durability", "interval"];
+    let cluster = Cluster::up(8, &words);
+    let found = settled(&cluster, &[4, 4]);
+    let mut client = cluster.connect(found[1].members[0] as usize, "client");
+    for number in 0..60 {
+        client.send(format!("SET key:{number} {number}\r\n"));
+        assert_eq!(client.line(), "+OK\r\n");
+    }
+    let (left, lost) = found[0].members.split_first().expect("four");
+    // Within a second: later ones would find the first replaced.
+    for node in lost {
+        cluster.run(&["kill", &node.to_string()]).ok();
+    }
+    until("its buckets are halted", || cluster.run(&["status"]).ok().matches("HALTED").count() == 4);
+    until("they go on", || cluster.run(&["recover", "--all", "--accept-data-loss"]).code == 0);
+    let after = settled(&cluster, &[5]);
+    assert!(after[0].members.contains(left), "whoever was left has found others");
+    look(&cluster, *left as usize);
+}

@@ -2,7 +2,6 @@
 
 use alloc::vec::Vec;
 use core::fmt;
-use quorate_commit::LogId;
 use quorate_kernel::NodeId;
 use serde::{Deserialize, Serialize};
 
@@ -56,20 +55,6 @@ pub struct Name {
     /// Counts the changes of its members and its span. Of the groups that are responsible for a position one after the other, each has a
     /// greater epoch than the one before it, also where they are different groups.
     pub epoch: u64,
-}
-
-impl Name {
-    /// The log that a group keeps at this time of its life. Names are drawn from 64 bits, and so are logs: two of them are
-    /// the same as rarely.
-    pub fn log(self) -> LogId {
-        // Steele, Lea and Flood's finalizer: one to one, and near numbers become far ones.
-        let mix = |mut bits: u64| {
-            bits = (bits ^ (bits >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-            bits = (bits ^ (bits >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-            bits ^ (bits >> 31)
-        };
-        LogId(mix(self.id.0 ^ mix(self.epoch)))
-    }
 }
 
 impl fmt::Debug for Name {

@@ -5,7 +5,6 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec;
 use alloc::vec::Vec;
 use quorate_kernel::NodeId;
-use serde::{Deserialize, Serialize};
 
 use crate::group::{Group, GroupId, MEMBERS_MAX, Misfit, Name, Stand};
 use crate::span::Span;
@@ -62,39 +61,13 @@ pub enum Operation {
     },
 }
 
-/// A group that begins when an operation has happened.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Heir {
-    /// What it is, and its neighbours.
-    pub stand: Stand,
-    /// Whose seals it has to wait for: groups that had a part of its span, whose state it needs, and the one that a member comes from.
-    pub from: Vec<Name>,
-}
-
-/// What an operation means for one of the groups concerned.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub enum Effect {
-    /// It has other neighbours; `None`: the same as before.
-    Neighbours {
-        /// The group before it.
-        before: Option<Group>,
-        /// The group after it.
-        after: Option<Group>,
-    },
-    /// It is sealed, and these have been waiting for that: those that go on in its place, which may be itself with another epoch, and those that
-    /// get something from it.
-    Succeed(Vec<Heir>),
-}
-
-/// What one group is asked to vote on and to carry out.
-#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
-pub struct Part {
-    /// The group, as the coordinator knows it. Another epoch votes no.
-    pub group: Name,
-    /// The links it has to lock, by their borders, with the groups on both sides as the coordinator knows them.
-    pub links: BTreeMap<u64, (Name, Name)>,
-    /// What happens then.
-    pub effect: Effect,
+/// What an operation makes of a stretch of the ring.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub(crate) struct Plan {
+    /// The groups that go on in the place of those that change.
+    pub(crate) heirs: Vec<Stand>,
+    /// Neighbours that stay as they are: who stands before and after them then, if that is somebody else or changes.
+    pub(crate) neighbours: Vec<(Group, [Option<Group>; 2])>,
 }
 
 /// What is known of a stretch of the ring: groups, and who follows whom at which border.
@@ -159,12 +132,9 @@ impl Operation {
         }
     }
 
-    /// What it means for each group concerned: those that it changes, and their neighbours. `stands` are those of the
-    /// groups that it changes; they may be out of date, then somebody will vote no.
-    ///
-    /// # Errors
-    /// If it makes no sense there.
-    pub fn plan(&self, stands: &[Stand]) -> Result<BTreeMap<GroupId, Part>, Misfit> {
+    /// What it makes of the groups that it changes, and of their neighbours. `stands` are those of the groups that it changes; they
+    /// may be out of date.
+    pub(crate) fn plan(&self, stands: &[Stand]) -> Result<Plan, Misfit> {
         for id in self.changed() {
             if !stands.iter().any(|stand| stand.group.name.id == id) {
                 return Err(Misfit::Unknown(id));
@@ -175,33 +145,33 @@ impl Operation {
         check(&old, &heirs)?;
         let new = self.after(&old, &heirs);
         let touches = |pair: &(GroupId, GroupId)| heirs.contains_key(&pair.0) || heirs.contains_key(&pair.1);
-        let links: BTreeMap<u64, (GroupId, GroupId)> = old
+        let touched: BTreeMap<u64, (GroupId, GroupId)> = old
             .links
             .iter()
             .filter(|(_, pair)| touches(pair))
             .map(|(border, pair)| (*border, *pair))
             .collect();
-        let concerned: BTreeSet<GroupId> = links.values().flat_map(|(left, right)| [*left, *right]).collect();
-        let mut all: Vec<Heir> = Vec::new();
+        let concerned: BTreeSet<GroupId> =
+            touched.values().flat_map(|(left, right)| [*left, *right]).collect();
+        let mut plan = Plan { heirs: Vec::new(), neighbours: Vec::new() };
         for group in heirs.values().flatten() {
             // The one that two become is the heir of both.
-            if !all.iter().any(|heir| heir.stand.group == *group) {
-                all.push(heir(&old, &new, &heirs, group));
+            if !plan.heirs.iter().any(|heir| heir.group == *group) {
+                plan.heirs.push(stand(&new, group));
             }
         }
-        let part = |id: GroupId| {
-            let name = |id: GroupId| old.groups[&id].name;
-            let own = links.iter().filter(|(_, (left, right))| *left == id || *right == id);
-            let own = own.map(|(border, (left, right))| (*border, (name(*left), name(*right)))).collect();
-            let effect = match heirs.contains_key(&id) {
-                true => Effect::Succeed(
-                    all.iter().filter(|heir| heir.from.contains(&name(id))).cloned().collect(),
-                ),
-                false => neighbours(&new, &links, id),
+        for id in concerned.into_iter().filter(|id| !heirs.contains_key(id)) {
+            let own = &new.groups[&id];
+            let beside = |border: u64, before: bool| {
+                touched.contains_key(&border).then(|| {
+                    let (left, right) = new.links[&border];
+                    new.groups[if before { &left } else { &right }].clone()
+                })
             };
-            (id, Part { group: name(id), links: own, effect })
-        };
-        Ok(concerned.into_iter().map(part).collect())
+            let both = [beside(own.span.start, true), beside(own.span.end, false)];
+            plan.neighbours.push((own.clone(), both));
+        }
+        Ok(plan)
     }
 
     fn heirs(&self, sight: &Sight) -> Result<Heirs, Misfit> {
@@ -287,31 +257,12 @@ impl Operation {
     }
 }
 
-/// A group that goes on, with its new neighbours and those whose state it needs.
-fn heir(old: &Sight, new: &Sight, heirs: &Heirs, group: &Group) -> Heir {
+/// A group that goes on, with its new neighbours.
+fn stand(new: &Sight, group: &Group) -> Stand {
     let at = |border: u64| new.links.get(&border).copied().unwrap_or((group.name.id, group.name.id));
     let known = |id: GroupId| new.groups.get(&id).unwrap_or(group).clone();
     let (before, after) = (known(at(group.span.start).0), known(at(group.span.end).1));
-    let is_source = |source: &&Group| {
-        source.span.meets(group.span) || source.members.iter().any(|node| group.members.contains(node))
-    };
-    let from = heirs.keys().map(|id| &old.groups[id]).filter(is_source);
-    Heir {
-        from: from.map(|source| source.name).collect(),
-        stand: Stand { group: group.clone(), before, after },
-    }
-}
-
-/// What changes for a group that is only a neighbour.
-fn neighbours(new: &Sight, locked: &BTreeMap<u64, (GroupId, GroupId)>, id: GroupId) -> Effect {
-    let own = &new.groups[&id];
-    let other = |border: u64, left: bool| {
-        locked.contains_key(&border).then(|| {
-            let (before, after) = new.links[&border];
-            new.groups[if left { &before } else { &after }].clone()
-        })
-    };
-    Effect::Neighbours { before: other(own.span.start, true), after: other(own.span.end, false) }
+    Stand { group: group.clone(), before, after }
 }
 
 /// A group that comes after these.

@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
 use crate::group::{Group, Misfit, Stand};
-use crate::operation::{Effect, Operation};
+use crate::operation::Operation;
 
 /// One line of a seat.
 #[derive(Debug, Clone, Default, PartialEq, Eq, Serialize, Deserialize)]
@@ -135,51 +135,30 @@ impl Operation {
                 edits.insert((own.span.start, which), edit);
             }
         }
-        for (id, part) in &plan {
-            match &part.effect {
-                Effect::Succeed(heirs) => {
-                    for heir in heirs {
-                        let Stand { group, before, after } = &heir.stand;
-                        for (which, named) in Which::ALL.into_iter().zip([group, before, after]) {
-                            let on = fresh.line(which).number;
-                            let edit = edits.entry((group.span.start, which)).or_insert(Edit {
-                                on,
-                                number,
-                                group: None,
-                            });
-                            edit.group = Some(named.clone());
-                        }
-                    }
-                }
-                Effect::Neighbours { before, after } => {
-                    let known = stands.iter().flat_map(|stand| [&stand.before, &stand.after]);
-                    let Some(own) = known.into_iter().find(|group| group.name.id == *id) else { continue };
-                    // The other line of the link, at the home of the group that changes, has the same number.
-                    let link = |border: u64, which: Which| {
-                        let is_there = |seat: &&Seat| {
-                            let span = seat.line(Which::Own).group.as_ref().map(|group| group.span);
-                            span.is_some_and(|span| {
-                                border == if which == Which::Before { span.start } else { span.end }
-                            })
-                        };
-                        seats.iter().find(is_there).map_or(0, |seat| seat.line(which).number)
-                    };
-                    if let Some(group) = before {
-                        let edit = Edit {
-                            on: link(own.span.start, Which::After),
-                            number,
-                            group: Some(group.clone()),
-                        };
-                        edits.insert((own.span.start, Which::Before), edit);
-                    }
-                    if let Some(group) = after {
-                        let edit = Edit {
-                            on: link(own.span.end, Which::Before),
-                            number,
-                            group: Some(group.clone()),
-                        };
-                        edits.insert((own.span.start, Which::After), edit);
-                    }
+        for Stand { group, before, after } in plan.heirs {
+            let home = group.span.start;
+            for (which, named) in Which::ALL.into_iter().zip([group, before, after]) {
+                let on = fresh.line(which).number;
+                let edit = edits.entry((home, which)).or_insert(Edit { on, number, group: None });
+                edit.group = Some(named);
+            }
+        }
+        // The other line of a link, at the home of the group that changes, has the same number.
+        let link = |border: u64, which: Which| {
+            let ends = |seat: &&Seat| {
+                let span = seat.line(Which::Own).group.as_ref().map(|group| group.span);
+                span.is_some_and(|span| border == if which == Which::Before { span.start } else { span.end })
+            };
+            seats.iter().find(ends).map_or(0, |seat| seat.line(which).number)
+        };
+        for (own, [before, after]) in plan.neighbours {
+            let (home, end) = (own.span.start, own.span.end);
+            for (which, named, on) in [
+                (Which::Before, before, link(home, Which::After)),
+                (Which::After, after, link(end, Which::Before)),
+            ] {
+                if named.is_some() {
+                    edits.insert((home, which), Edit { on, number, group: named });
                 }
             }
         }

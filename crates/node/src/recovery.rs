@@ -142,6 +142,9 @@ impl Node {
 
     /// Looks which buckets have lost their majority, if that may have changed.
     fn look_at_lost(&mut self, now: Time) {
+        if self.ring().is_some() {
+            return self.look_at_lost_by_group();
+        }
         let Some(roster) = &mut self.roster else { return };
         let (Some(charter), Some(view)) = (&roster.charter, roster.view()) else {
             // Whoever is outside does not know.
@@ -169,6 +172,25 @@ impl Node {
         }
         let lost = charter.placement.halted().map(|lost| (lost.bucket, lost)).collect();
         (roster.recoveries.lost, roster.recoveries.looked_at) = (lost, numbers);
+    }
+
+    /// The same where groups hold the buckets: of each those count that its log has, or its group, as far as this node knows.
+    fn look_at_lost_by_group(&mut self) {
+        let Some(roster) = &self.roster else { return };
+        let (Some(ring), Some(view)) = (&roster.ring, roster.view()) else { return };
+        let mut lost = BTreeMap::new();
+        for bucket in self.every_bucket() {
+            let log = self.replicas.get(&bucket).map(Replica::log).filter(|log| log.holds());
+            let of_group = || ring.group_of(bucket).map(|group| group.members.clone());
+            let Some(members) = log.map(member_ids).or_else(of_group) else { continue };
+            let (survivors, gone): (Vec<_>, Vec<_>) = members.into_iter().partition(|id| view.has(*id));
+            if survivors.len() <= gone.len() && !gone.is_empty() {
+                lost.insert(bucket, Lost { bucket, survivors, gone });
+            }
+        }
+        if let Some(roster) = &mut self.roster {
+            roster.recoveries.lost = lost;
+        }
     }
 
     /// An operator wants a bucket to go on with what is left.

@@ -13,7 +13,6 @@
 //! | `plan.rs`, `phases.rs`, `run.rs`, `shrink.rs` | what a seed means, and what comes of it |
 //! | `trace.rs`, `coverage.rs` | what happened |
 //! | `commit/` | worlds of transactions over several logs |
-//! | `groups/` | worlds of groups on a ring |
 //! | `replog/` | worlds of replicated logs |
 //! | `membership/` | worlds of memberships |
 //! | `node/` | worlds of whole nodes |
@@ -79,7 +78,6 @@ pub mod commit;
 mod coverage;
 mod disk;
 mod faults;
-pub mod groups;
 mod harness;
 mod kind;
 mod latency;

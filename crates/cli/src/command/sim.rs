@@ -11,7 +11,7 @@ use indicatif::{ProgressBar, ProgressStyle};
 use quorate_bench::ProcessStat;
 use quorate_sim::{
     Batch, Coverage, Failure, Harness, Overrides, Plan, Profile, Report, Row, Shrunk, Summary, TraceLevel,
-    commit, groups, membership, node, replog, run_many, run_twice, shrink,
+    commit, membership, node, replog, run_many, run_twice, shrink,
 };
 use serde_json::{Value, json};
 
@@ -146,11 +146,10 @@ impl<H: Harness, F: Fn(&Plan) -> H + Sync> Runner for Entry<F> {
 fn runners() -> Vec<Box<dyn Runner>> {
     let (log, members, whole) = (replog::swarm(), membership::swarm(), node::swarm());
     let (transactions, placed, bundles) = (commit::swarm(), node::placed(), node::bundles());
-    let (ring, grouped) = (groups::swarm(), node::grouped());
+    let grouped = node::grouped();
     vec![
         entry(log.profile.clone(), move |plan| replog::Cluster::new(plan, &log.stress)),
         entry(transactions.profile.clone(), move |plan| commit::Cluster::new(plan, &transactions.stress)),
-        entry(ring.profile.clone(), move |plan| groups::Cluster::new(plan, &ring.stress)),
         entry(members.profile.clone(), move |plan| membership::Cluster::new(plan, &members.stress)),
         entry(whole.profile.clone(), move |plan| node::Cluster::new(plan, &whole.stress)),
         entry(placed.profile.clone(), move |plan| node::Cluster::new(plan, &placed.stress)),

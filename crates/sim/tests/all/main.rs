@@ -14,9 +14,6 @@ mod commit_kept;
 mod commit_mutants;
 mod commit_schedules;
 mod copies;
-mod groups;
-#[cfg(feature = "mutants")]
-mod groups_mutants;
 mod joins;
 mod membership;
 mod membership_experiments;
