@@ -91,6 +91,21 @@ impl Node {
         }
     }
 
+    pub(crate) fn on_begun(
+        &mut self,
+        cx: &mut Cx<'_>,
+        bucket: Bucket,
+        session: SessionId,
+        since: replog::Index,
+        out: &mut Out,
+    ) {
+        let origin = &mut self.lane(bucket).origin;
+        if session == origin.session() {
+            origin.begun(since);
+            self.dispatch(cx, bucket, out);
+        }
+    }
+
     /// Hands a message to a log. With a full disk nothing new is taken: the message becomes one that only says who
     /// leads. It must not be answered as if the log ended too early, or the leader would send again at once, for ever.
     pub(crate) fn receive_log(

@@ -256,13 +256,7 @@ impl Node {
             Message::NotTaken => self.on_not_taken(cx, bucket, from),
             Message::TakesBatches => self.on_takes_batches(cx, bucket, from, out),
             Message::Begin { session } => self.on_begin(bucket, from, session, out),
-            Message::Begun { session, since } => {
-                let origin = &mut self.lane(bucket).origin;
-                if session == origin.session() {
-                    origin.begun(since);
-                    self.dispatch(cx, bucket, out);
-                }
-            }
+            Message::Begun { session, since } => self.on_begun(cx, bucket, session, since, out),
             Message::Read { id, requests } => self.read_here(cx, bucket, from, id, requests, out),
             Message::ReadAnswers { id, applied, replies } => {
                 self.on_read_answers(cx, bucket, (id, applied), replies, out);
