@@ -30,14 +30,7 @@ fn kind_for(mutant: Mutant) -> Kind {
 fn hunt() -> Hunt<Stress, Mutant> {
     let of_groups = Shard::OF_GROUPS.map(Mutant::Shard);
     let of_shards = [Shard::SessionsNotInSnapshot, Shard::DiscardForOthers].map(Mutant::Shard);
-    let of_logs = [
-        Log::WriteAfterSeal,
-        Log::SealBeforeChosen,
-        Log::LearnersCount,
-        Log::SucceedWithoutElection,
-        Log::LeaseWithoutMargin,
-        Log::QuorumOffByOne,
-    ];
+    let of_logs = [Log::WriteAfterSeal, Log::LearnersCount, Log::SucceedWithoutElection, Log::QuorumOffByOne];
     let of_commitment = [
         Commit::TellBeforeLog,
         Commit::LocksForgotten,
