@@ -37,10 +37,8 @@ impl World {
     fn apply(&mut self, edits: &Edits, broken: Broken) -> bool {
         let fits =
             |(home, which): &(u64, Which)| self.seat(*home).line(*which).number == edits[&(*home, *which)].on;
-        if broken == Broken::Nothing || broken == Broken::NeighboursLeft {
-            if !edits.keys().all(fits) {
-                return false;
-            }
+        if [Broken::Nothing, Broken::NeighboursLeft].contains(&broken) && !edits.keys().all(fits) {
+            return false;
         }
         for ((home, which), edit) in edits {
             let mut edit = edit.clone();

@@ -92,6 +92,10 @@ fn operators_requests_reach_the_node() {
     assert_eq!((code, done.outcome.as_str()), (200, "done"));
     assert_eq!(post(&node, "/copies", r#"{"copies":10}"#).0, 409, "toys refuse that");
     assert_eq!(post(&node, "/copies", r#"{"copies":300}"#).0, 400, "no such number");
+    let (code, done) = outcome(post(&node, "/groups", r#"{"split":{"group":7}}"#));
+    assert_eq!((code, done.outcome.as_str()), (200, "done"));
+    assert_eq!(post(&node, "/groups", r#"{"move":{"node":3,"to":7}}"#).0, 409, "toys refuse that");
+    assert_eq!(post(&node, "/groups", r#"{"join":{"group":7}}"#).0, 400, "there is no such thing");
     let (code, done) = outcome(post(&node, "/recover", r#"{"bucket":0,"accept_data_loss":true}"#));
     assert_eq!((code, done.outcome.as_str()), (200, "done"));
     let (code, refused) = outcome(post(&node, "/recover", r#"{"bucket":1,"accept_data_loss":true}"#));

@@ -126,7 +126,7 @@ impl Node {
             return None;
         }
         let alone = stand.before.name.id == group.name.id;
-        let neighbours = (!alone).then(|| (stand.before.members.len(), stand.after.members.len()));
+        let neighbours = (!alone).then_some((stand.before.members.len(), stand.after.members.len()));
         let sizes = Sizes::around(self.config.copies.into());
         let id = group.name.id;
         let mut name = || draw_name(cx);

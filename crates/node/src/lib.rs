@@ -54,7 +54,7 @@ pub use interface::{
 pub use machine::{Node, Out, Timer};
 pub use message::Message;
 pub use quorate_buckets::{COPIES_MAX, LABEL_BYTES_MAX, Placement};
-pub use quorate_groups::{Group, GroupId, Seat, Which};
+pub use quorate_groups::{Group, GroupId, Line, Name, Seat, Span, Which};
 pub use quorate_membership::Config as MembershipConfig;
 pub use quorate_replog::Config as LogConfig;
 pub use record::Record;

@@ -47,7 +47,7 @@ pub enum Word {
     /// From whoever speaks for a group to all, now and then and when it changes.
     Seat {
         /// What the group's home keeps.
-        seat: Seat,
+        seat: Box<Seat>,
         /// Of each of its buckets, what is asked of it in a second, and who should lead it.
         figures: Vec<Figures>,
     },
@@ -320,7 +320,7 @@ impl Node {
         let place = |bucket: &Bucket| usize::from(bucket.0);
         let figures =
             buckets.iter().map(|bucket| (*bucket, ring.loads[place(bucket)], ring.leaders[place(bucket)]));
-        let word = Word::Seat { figures: figures.collect(), seat };
+        let word = Word::Seat { figures: figures.collect(), seat: Box::new(seat) };
         for member in roster.membership.last_view().iter().flat_map(|view| view.members.iter()) {
             if member.id != self.config.me.id {
                 // It is chosen: a quorum's disks have it.
@@ -335,7 +335,7 @@ impl Node {
             return cx.marks.hit("node.message.no_ring");
         }
         match word {
-            Word::Seat { seat, figures } => self.on_seat(cx, home, seat, &figures),
+            Word::Seat { seat, figures } => self.on_seat(cx, home, *seat, &figures),
             Word::Wants => self.on_wants_group(home, from),
             Word::Leaves => self.on_leaves_group(home, from),
             Word::Load(load) => self.on_load(home, load),

@@ -15,7 +15,10 @@ use quorate_api::{
 use quorate_commit::TransactionId;
 use quorate_kernel::{NodeId, Time, wire};
 use quorate_membership as membership;
-use quorate_node::{AdminOutcome, AdminRequest, Endpoints, Member, Message, Recovery};
+use quorate_node::{
+    AdminOutcome, AdminRequest, Endpoints, Group, GroupId, GroupRequest, Line, Member, Message, Name,
+    Recovery, Seat, Span, Word,
+};
 use quorate_replog::{
     self as replog, Append, Ballot, Content, Echo, Entry, Epoch, Part, Prepare, Record, Seal, StateMeta,
 };
@@ -216,8 +219,32 @@ fn messages() -> Vec<(&'static str, Message)> {
         ("recovery.go_on", Message::Recovery(Recovery::GoOn { epoch: 7 << 36, charter: Bytes::new() })),
         ("recovery.era", Message::Recovery(Recovery::Era { epoch: 7 << 36 })),
         ("stands", Message::Stands(Box::new(stands))),
+        ("group.seat", Message::Group(Box::new(Word::Seat { seat: Box::new(seat()), figures: figures() }))),
+        ("group.wants", Message::Group(Box::new(Word::Wants))),
+        ("group.leaves", Message::Group(Box::new(Word::Leaves))),
+        ("group.load", Message::Group(Box::new(Word::Load(300)))),
+        ("admin.group.split", of_group(GroupRequest::Split { group: GroupId(300) })),
+        ("admin.group.merge", of_group(GroupRequest::Merge { group: GroupId(300) })),
+        ("admin.group.repartition", of_group(GroupRequest::Repartition { group: GroupId(300), slot: 400 })),
+        ("admin.group.move", of_group(GroupRequest::Move { node: NodeId(3), to: GroupId(300) })),
     ];
     own.into_iter().chain(log).collect()
+}
+
+/// A home whose group has gone to another, but for the line of one neighbour.
+fn seat() -> Seat {
+    let (name, span) = (Name { id: GroupId(300), epoch: 7 }, Span { start: 1 << 63, end: 0 });
+    let group = Group { name, span, members: vec![NodeId(1), NodeId(3)] };
+    let gone = Line { number: 300, group: None };
+    Seat::new(gone.clone(), gone, Line { number: 9, group: Some(group) })
+}
+
+fn figures() -> Vec<(Bucket, u32, Option<NodeId>)> {
+    vec![(Bucket(258), 300, Some(NodeId(3))), (Bucket(0), 0, None)]
+}
+
+fn of_group(request: GroupRequest) -> Message {
+    Message::Admin { id: 5, request: AdminRequest::Group(request) }
 }
 
 fn records() -> Vec<(&'static str, quorate_node::Record)> {

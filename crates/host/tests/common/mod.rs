@@ -20,7 +20,9 @@ use quorate_engine::wal::{self, Wal};
 use quorate_host::config::Durability;
 use quorate_host::{Config, Handle, Host, Hosted, Identity, Options, Parts, RunError, StartError};
 use quorate_kernel::{ClusterId, Cx, Event, Machine, NodeId, Out, Position};
-use quorate_node::{AdminOutcome, AdminRequest, ClientRequest, Input, Map, Member, Output, Status};
+use quorate_node::{
+    AdminOutcome, AdminRequest, ClientRequest, GroupRequest, Input, Map, Member, Output, Status,
+};
 use quorate_store::MemoryStore;
 use serde::{Deserialize, Serialize};
 
@@ -171,13 +173,14 @@ impl Machine for Toy {
                 ticket,
                 AdminRequest::TransferLeadership { .. }
                 | AdminRequest::SetCopies { copies: 1..=9 }
+                | AdminRequest::Group(GroupRequest::Split { .. })
                 | AdminRequest::Recover { bucket: Bucket(0) },
             )) => {
                 out.output(Output::Admin(ticket, AdminOutcome::Done));
             }
             Event::Input(Input::Admin(
                 ticket,
-                AdminRequest::ChangeMembers { .. } | AdminRequest::SetCopies { .. },
+                AdminRequest::ChangeMembers { .. } | AdminRequest::SetCopies { .. } | AdminRequest::Group(_),
             )) => {
                 out.output(Output::Admin(ticket, AdminOutcome::Refused("toys do not change".into())));
             }
@@ -213,6 +216,7 @@ impl Hosted for Toy {
             store_bytes: 0,
             requests_pending: self.held,
             followers: Vec::new(),
+            groups: Vec::new(),
             buckets: Vec::new(),
         }
     }
@@ -380,7 +384,7 @@ pub(crate) fn start(wish: Wish) -> Result<Node, StartError> {
         let parts = Parts {
             id: NodeId(wish.id),
             cluster: ClusterId(wish.cluster),
-            shape: quorate_host::Shape { buckets: u16::from(wish.cluster != 0), copies: 0 },
+            shape: quorate_host::Shape { buckets: u16::from(wish.cluster != 0), ..Default::default() },
             store: Box::new(MemoryStore::default()),
             wal,
             recovery,
