@@ -219,6 +219,12 @@ fn messages() -> Vec<(&'static str, Message)> {
         ("recovery.go_on", Message::Recovery(Recovery::GoOn { epoch: 7 << 36, charter: Bytes::new() })),
         ("recovery.era", Message::Recovery(Recovery::Era { epoch: 7 << 36 })),
         ("stands", Message::Stands(Box::new(stands))),
+    ];
+    own.into_iter().chain(log).chain(of_groups()).collect()
+}
+
+fn of_groups() -> Vec<(&'static str, Message)> {
+    vec![
         ("group.seat", Message::Group(Box::new(Word::Seat { seat: Box::new(seat()), figures: figures() }))),
         ("group.wants", Message::Group(Box::new(Word::Wants))),
         ("group.leaves", Message::Group(Box::new(Word::Leaves))),
@@ -227,8 +233,7 @@ fn messages() -> Vec<(&'static str, Message)> {
         ("admin.group.merge", of_group(GroupRequest::Merge { group: GroupId(300) })),
         ("admin.group.repartition", of_group(GroupRequest::Repartition { group: GroupId(300), slot: 400 })),
         ("admin.group.move", of_group(GroupRequest::Move { node: NodeId(3), to: GroupId(300) })),
-    ];
-    own.into_iter().chain(log).collect()
+    ]
 }
 
 /// A home whose group has gone to another, but for the line of one neighbour.
