@@ -26,6 +26,7 @@ use crate::admin::{Asker, to_log_member};
 use crate::config::NodeConfig;
 use crate::machine::{Node, Out};
 use crate::message::Message;
+use crate::replica::Following;
 
 /// The note that says which placement a bucket's log was brought in line with.
 pub(crate) const MARK: u8 = 0;
@@ -317,17 +318,11 @@ impl Node {
 
     /// Brings the log of a bucket that this node leads in line with the charter.
     pub(crate) fn follow_charter(&mut self, cx: &mut Cx<'_>, bucket: Bucket, out: &mut Out) {
-        let (Some(roster), Some(replica)) = (&self.roster, self.replicas.get_mut(&bucket)) else { return };
-        let placement = roster.charter.as_ref().map(|charter| &charter.placement);
         let under_way = self.changes.values().any(|asker| *asker == Asker::Follower(bucket));
-        let since = match (&roster.ring, placement) {
-            (Some(ring), _) => ring.group_of(bucket).map_or(0, |group| group.name.epoch),
-            (None, Some(placement)) => placement.since(bucket),
-            (None, None) => return,
-        };
-        if let Some((ticket, _)) = replica.following.filter(|(_, number)| under_way && *number < since) {
-            replica.following = None;
-            let input = shard::Input::GiveUp { ticket };
+        let overtaken = self.is_overtaken(bucket);
+        let Some(replica) = self.replicas.get_mut(&bucket) else { return };
+        if let Some(following) = replica.following.take_if(|_| under_way && overtaken) {
+            let input = shard::Input::GiveUp { ticket: following.ticket };
             return self.step_shard(cx, bucket, Event::Input(input), out);
         }
         if under_way || !replica.shard.takes_batches() {
@@ -335,15 +330,8 @@ impl Node {
         }
         let mark = replica.shard.note(MARK).map_or(0, |note| note.number);
         let ids = member_ids(replica.log());
-        let due = match (&roster.ring, placement) {
-            (Some(ring), _) => ring.members_due(bucket, &ids, mark),
-            (None, Some(placement)) => {
-                let due = placement.members_due(bucket, &ids, mark);
-                due.or_else(|| unreported(placement, bucket, &ids, mark))
-            }
-            (None, None) => None,
-        };
-        let Some(due) = due else { return };
+        let Some(due) = self.members_wanted(bucket, &ids, mark) else { return };
+        let (Some(roster), Some(replica)) = (&self.roster, self.replicas.get_mut(&bucket)) else { return };
         if cx.now.since(replica.followed_at) < AGAIN && replica.followed == (due.number, mark) {
             return;
         }
@@ -361,9 +349,30 @@ impl Node {
         let ticket = self.next_ticket();
         self.changes.insert(ticket, Asker::Follower(bucket));
         if let Some(replica) = self.replicas.get_mut(&bucket) {
-            replica.following = Some((ticket, due.number));
+            replica.following = Some(Following { ticket, number: due.number, add: due.add });
         }
         self.change(cx, bucket, (ticket, add, due.remove), out);
+    }
+
+    /// Whether the member change of a bucket that is under way is of no use any more.
+    fn is_overtaken(&self, bucket: Bucket) -> bool {
+        let Some(replica) = self.replicas.get(&bucket) else { return false };
+        let Some(following) = &replica.following else { return false };
+        match (self.ring(), self.placement()) {
+            (Some(_), _) => self.is_in_the_way(bucket, following),
+            (None, Some(placement)) => following.number < placement.since(bucket),
+            (None, None) => false,
+        }
+    }
+
+    /// What must become of the members of a bucket's log, which are these.
+    fn members_wanted(&self, bucket: Bucket, ids: &[NodeId], mark: u64) -> Option<Due> {
+        if let Some(ring) = self.ring() {
+            return self.possible(ring.members_due(bucket, ids, mark)?, ids, mark);
+        }
+        let placement = self.placement()?;
+        let due = placement.members_due(bucket, ids, mark);
+        due.or_else(|| unreported(placement, bucket, ids, mark))
     }
 
     /// Who should lead a bucket, of those who are members of its log, as the charter has it.

@@ -11,6 +11,16 @@ use crate::interface::Member;
 use crate::load::Meter;
 use crate::machine::{Node, Out};
 
+/// A member change that brings a bucket in line with a placement, or with its group.
+#[derive(Debug)]
+pub(crate) struct Following {
+    pub(crate) ticket: u64,
+    /// Number of the placement, or the group's epoch.
+    pub(crate) number: u64,
+    /// Who becomes a member.
+    pub(crate) add: Vec<NodeId>,
+}
+
 /// A copy of a bucket.
 #[derive(Debug)]
 pub(crate) struct Replica {
@@ -25,8 +35,8 @@ pub(crate) struct Replica {
     pub(crate) needs: Option<Position>,
     /// Bytes of records that this node had persisted when the bucket let go of some last, or was asked to.
     pub(crate) tidied_at: u64,
-    /// The member change that brings it in line with the placement of this number: its ticket, and that number.
-    pub(crate) following: Option<(u64, u64)>,
+    /// The member change that brings it in line with a placement, or with its group.
+    pub(crate) following: Option<Following>,
     /// When this node, leading, last noted something or began to change the members.
     pub(crate) followed_at: Time,
     /// The number of the placement that asked for it, and the mark at that time.

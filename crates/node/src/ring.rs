@@ -28,6 +28,7 @@ use crate::interface::AdminOutcome;
 use crate::machine::{Node, Out};
 use crate::message::Message;
 use crate::placing::{MARK, member_ids};
+use crate::replica::Following;
 use crate::roster::Roster;
 
 /// The note that names the group whose home a bucket is; those of its neighbours follow.
@@ -424,6 +425,42 @@ impl Node {
         if let Some(ring) = self.ring_mut().filter(|ring| ring.joiners.len() < JOINERS_MAX) {
             ring.joiners.insert((home, from));
         }
+    }
+
+    /// Whether a connection to a node of the view stands.
+    fn reaches(&self, id: NodeId) -> bool {
+        let is_there = self.roster.as_ref().and_then(|roster| roster.view()).is_some_and(|view| view.has(id));
+        is_there && (id == self.config.me.id || self.connected.contains(&id))
+    }
+
+    /// What can be done of what must become of a log, and comes first. Members that are dead go at once, whoever else is to come: where nodes die all
+    /// the time, a log that waited for its learners would lose its majority meanwhile. And nobody waits for learners that are dead.
+    pub(crate) fn possible(&self, mut due: Due, log: &[NodeId], mark: u64) -> Option<Due> {
+        let is_dead = |id: &NodeId| !self.reaches(*id);
+        due.add.retain(|id| self.reaches(*id));
+        if due.remove.iter().any(is_dead) && log.iter().any(|id| !due.remove.contains(id) || !is_dead(id)) {
+            due.remove.retain(is_dead);
+            due.add.clear();
+        }
+        let is_something = due.number > mark || !due.add.is_empty() || !due.remove.is_empty();
+        is_something.then_some(due)
+    }
+
+    /// Whether a member change of a bucket keeps others waiting that are due by now: it waits for somebody who is to come no more, or dead members are
+    /// about to cost the log its majority.
+    pub(crate) fn is_in_the_way(&self, bucket: Bucket, following: &Following) -> bool {
+        let (Some(ring), Some(replica)) = (self.ring(), self.replicas.get(&bucket)) else { return false };
+        let Some(group) = ring.group_of(bucket) else { return false };
+        let comes_no_more = |id: &NodeId| !group.members.contains(id) || !self.reaches(*id);
+        if following.add.iter().any(comes_no_more) {
+            return true;
+        }
+        let log = member_ids(replica.log());
+        let dead = log.iter().filter(|id| !self.reaches(**id)).count();
+        let may_die = log.len().saturating_sub(1) / 2;
+        let goes = |id: &NodeId| !group.members.contains(id) && !self.reaches(*id);
+        // Half of those that may die, or the only one.
+        group.name.epoch > following.number && dead * 2 > may_die && log.iter().any(goes)
     }
 
     /// Whether all buckets of a group are where the group is: their logs have its members, and somebody leads them.
