@@ -156,7 +156,7 @@ section! {
         /// groups than buckets.
         topology: Topology = Topology::View,
         /// Milliseconds for which a copy whose node is gone may be missing before another node gets one. Short: a restart moves data; long: a
-        /// bucket can afford fewer further failures meanwhile. 0: 10000, or 1000 where nodes form groups.
+        /// bucket can afford fewer further failures meanwhile. 0: 10000, or 3000 where nodes form groups.
         repair_ms: u64 = 0,
         /// What this node shares large failures with: a site. Copies are spread over zones.
         zone: String = String::new(),

@@ -67,7 +67,7 @@ pub struct Placing {
     /// How much it should hold, in proportion to the others.
     pub capacity: u32,
     /// How long a copy whose node has left may be missing before another node gets one. Short: a restart moves data; long:
-    /// the bucket can afford fewer further failures meanwhile. If nothing says it, 10 s; 1 s where nodes form groups.
+    /// the bucket can afford fewer further failures meanwhile. If nothing says it, 10 s; 3 s where nodes form groups.
     pub repair_after: Option<Duration>,
     /// The agreement about who is there.
     pub membership: quorate_membership::Config,
@@ -78,7 +78,7 @@ impl NodeConfig {
     pub(crate) fn repair_after(&self) -> Duration {
         self.placing.repair_after.unwrap_or(match self.topology {
             Topology::View => Duration::from_secs(10),
-            Topology::Ring => Duration::from_secs(1),
+            Topology::Ring => Duration::from_secs(3),
         })
     }
 }

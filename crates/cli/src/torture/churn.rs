@@ -43,6 +43,9 @@ pub(crate) struct Churn {
     /// How many nodes a group should have, about.
     #[arg(long, default_value_t = 13)]
     pub(crate) copies: u8,
+    /// Milliseconds for which a node may be gone before its group lets it go.
+    #[arg(long, default_value_t = 1_000)]
+    pub(crate) repair_ms: u64,
     /// What all campaigns share. Unless told otherwise: the workloads register, append, bank and cycle, 150 operations in
     /// a second each.
     #[command(flatten)]
@@ -94,6 +97,7 @@ pub(crate) fn campaign(churn: &Churn, cluster: &mut Cluster, witnesses: &Witness
         "lifetime_s": churn.lifetime,
         "buckets": churn.buckets,
         "copies": churn.copies,
+        "repair_ms": churn.repair_ms,
         "clients": churn.common.clients,
         "seconds": begun.elapsed().as_secs(),
         "deaths": count,

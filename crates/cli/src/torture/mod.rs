@@ -151,6 +151,7 @@ impl Torture {
             Torture::Partitions(partitions) => (partitions.buckets, partitions.copies),
             Torture::Churn(churn) => {
                 settings.set.push(("cluster.topology".into(), "ring".into()));
+                settings.set.push(("cluster.repair_ms".into(), churn.repair_ms.to_string()));
                 (churn.buckets, churn.copies)
             }
             Torture::Tpcc(tpcc) => (tpcc.buckets, tpcc.copies),
