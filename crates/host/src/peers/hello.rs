@@ -422,7 +422,7 @@ mod tests {
     fn members_and_joining_nodes_are_welcome() {
         let me = node(7, 1);
         let welcome = me.judge(&node(7, 2).hello()).expect("same cluster");
-        assert_eq!((welcome.cluster, welcome.id, welcome.version), (ClusterId(7), NodeId(1), 2));
+        assert_eq!((welcome.cluster, welcome.id, welcome.version), (ClusterId(7), NodeId(1), VERSIONS.1));
         assert!(me.judge(&node(0, 2).hello()).is_ok());
         assert_eq!(node(0, 2).judge_welcome(&welcome, None), Ok(()));
         assert_eq!(node(7, 2).judge_welcome(&welcome, Some(NodeId(1))), Ok(()));
@@ -434,7 +434,9 @@ mod tests {
         let refused = |hello: &Hello| me.judge(hello).expect_err("refused");
         assert!(refused(&node(8, 2).hello()).contains("different clusters"));
         assert!(refused(&node(7, 1).hello()).contains("copied"));
-        assert!(refused(&Hello { versions: (3, 5), ..node(7, 2).hello() }).contains("versions 3 to 5"));
+        let newer = (VERSIONS.1 + 1, VERSIONS.1 + 3);
+        let words = format!("versions {} to {}", newer.0, newer.1);
+        assert!(refused(&Hello { versions: newer, ..node(7, 2).hello() }).contains(&words));
         assert!(refused(&Hello { magic: [0; 8], ..node(7, 2).hello() }).contains("not a Quorate"));
         assert!(node(0, 1).judge(&node(7, 2).hello()).expect_err("refused").contains("not joined"));
     }
