@@ -7,6 +7,7 @@ mod everything;
 mod toys;
 
 mod bundles;
+mod churn;
 mod commit;
 mod commit_bundles;
 mod commit_kept;
