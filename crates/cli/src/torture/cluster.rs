@@ -1,5 +1,6 @@
 //! The cluster that is tortured: a local cluster whose processes belong to this program.
 
+use std::io::ErrorKind;
 use std::net::{SocketAddr, ToSocketAddrs as _};
 use std::path::{Path, PathBuf};
 use std::process::Child;
@@ -227,7 +228,11 @@ impl Cluster {
         self.kill(id)?;
         self.manifest.nodes.retain(|node| node.id != id);
         let data = local::data_of(&self.dir, id);
-        std::fs::remove_dir_all(&data).with_context(|| format!("cannot remove {}", data.display()))?;
+        match std::fs::remove_dir_all(&data) {
+            // It died before it had made its directory.
+            Err(error) if error.kind() == ErrorKind::NotFound => {}
+            removed => removed.with_context(|| format!("cannot remove {}", data.display()))?,
+        }
         self.remember()
     }
 
