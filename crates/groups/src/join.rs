@@ -100,10 +100,36 @@ pub fn choose(candidates: &[Candidate], most: f64, aim: Aim) -> Option<GroupId> 
     best.map(|candidate| candidate.group)
 }
 
-/// Whom a leader hands leadership over to: the member whose agreements take the least time, if that is less than four fifths of its own.
-pub fn better_leader(own: Duration, others: &[(NodeId, Duration)]) -> Option<NodeId> {
-    let best = others.iter().min_by_key(|(node, latency)| (*latency, *node))?;
-    (best.1.saturating_mul(5) < own.saturating_mul(4)).then_some(best.0)
+/// How long an agreement takes that a node leads among others, to which the ways to and fro are these: until half of them, rounded up, have
+/// answered. None if too few are known.
+pub fn agreement(ways: &[Option<Duration>]) -> Option<Duration> {
+    let mut known: Vec<Duration> = ways.iter().flatten().copied().collect();
+    known.sort_unstable();
+    match ways.len().div_ceil(2) {
+        0 => Some(Duration::ZERO),
+        answers => known.get(answers - 1).copied(),
+    }
+}
+
+/// Which members may lead, where agreements shall be fast: those whose agreements take no more than a quarter longer than the fastest; and of
+/// those who lead already, no more than half as long again. Each with how long its agreements take, if that is known, and whether it leads.
+pub fn may_lead(members: &[(Option<Duration>, bool)]) -> Vec<bool> {
+    let Some(best) = members.iter().filter_map(|(agreement, _)| *agreement).min() else {
+        return members.iter().map(|_| true).collect();
+    };
+    let fits = |(agreement, leads): &(Option<Duration>, bool)| {
+        let most = if *leads { best * 3 / 2 } else { best * 5 / 4 };
+        agreement.is_some_and(|agreement| agreement <= most)
+    };
+    members.iter().map(fits).collect()
+}
+
+/// Two halves of a group's members, the first not the smaller: those who are near to whoever splits it, and the others.
+pub fn near_and_far(mut members: Vec<(NodeId, Duration)>) -> (Vec<NodeId>, Vec<NodeId>) {
+    members.sort_by_key(|(node, way)| (*way, *node));
+    let far = members.split_off(members.len().div_ceil(2));
+    let ids = |members: Vec<(NodeId, Duration)>| members.into_iter().map(|(node, _)| node).collect();
+    (ids(members), ids(far))
 }
 
 /// Two halves of a group's members, the first not the smaller, both spread over zones, racks and hosts as the whole is.
@@ -160,12 +186,32 @@ mod tests {
     }
 
     #[test]
+    fn an_agreement_takes_as_long_as_the_way_to_half_of_the_others() {
+        let ms = |ms: &[u64]| -> Vec<Option<Duration>> {
+            ms.iter().map(|ms| (*ms > 0).then_some(Duration::from_millis(*ms))).collect()
+        };
+        assert_eq!(agreement(&[]), Some(Duration::ZERO));
+        assert_eq!(agreement(&ms(&[30])), Some(Duration::from_millis(30)), "both of two");
+        assert_eq!(agreement(&ms(&[80, 1])), Some(Duration::from_millis(1)), "two of three");
+        assert_eq!(agreement(&ms(&[80, 1, 2])), Some(Duration::from_millis(2)), "three of four");
+        assert_eq!(agreement(&ms(&[80, 0, 2, 0])), Some(Duration::from_millis(80)));
+        assert_eq!(agreement(&ms(&[0, 0, 2, 0])), None, "too little is known");
+    }
+
+    #[test]
     fn leadership_moves_where_much_is_gained_and_not_back() {
-        let ms = Duration::from_millis;
-        let others = [(NodeId(2), ms(79)), (NodeId(3), ms(70))];
-        assert_eq!(better_leader(ms(100), &others), Some(NodeId(3)));
-        assert_eq!(better_leader(ms(87), &others), None);
-        assert_eq!(better_leader(ms(70), &[(NodeId(1), ms(100))]), None);
+        let ms = |ms: u64| Some(Duration::from_millis(ms));
+        assert_eq!(may_lead(&[(ms(80), true), (ms(100), false), (ms(101), false)]), [true, true, false]);
+        assert_eq!(may_lead(&[(ms(80), false), (ms(110), true), (ms(121), true)]), [true, true, false]);
+        assert_eq!(may_lead(&[(None, true), (ms(50), false)]), [false, true]);
+        assert_eq!(may_lead(&[(None, true), (None, false)]), [true, true], "nothing is known");
+    }
+
+    #[test]
+    fn the_near_stay_together() {
+        let all = [(1, 50), (2, 0), (3, 7), (4, 90), (5, 8)];
+        let all = all.map(|(id, ms)| (NodeId(id), Duration::from_millis(ms))).into();
+        assert_eq!(near_and_far(all), ([2, 3, 5].map(NodeId).into(), [1, 4].map(NodeId).into()));
     }
 
     #[test]

@@ -57,6 +57,21 @@ pub enum Durability {
     Memory,
 }
 
+/// What groups of nodes do by themselves, in topology `ring`.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum Policies {
+    /// As one of the others, by what is measured.
+    #[default]
+    Auto,
+    /// Nodes stay, and are all as far from each other: load is shared.
+    Steady,
+    /// Nodes stay, and some are far from each other: groups are of nodes that agree fast, and those lead that agree fastest.
+    Wide,
+    /// The same where nodes come and go: and borders stay where they are.
+    Restless,
+}
+
 /// A number of bytes, in the file either a plain number or a string such as `"64 MiB"`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "load::BytesText", into = "load::BytesText")]
@@ -158,6 +173,11 @@ section! {
         /// Milliseconds for which a copy whose node is gone may be missing before another node gets one. Short: a restart moves data; long: a
         /// bucket can afford fewer further failures meanwhile. 0: 10000, or 3000 where nodes form groups.
         repair_ms: u64 = 0,
+        /// What groups of nodes do by themselves where nodes form groups: "auto", "steady", "wide" or "restless".
+        policies: Policies = Policies::Auto,
+        /// Where nodes form groups, these are as large as it takes to keep so many nines of availability, by how long nodes were seen to
+        /// live. 0: as large as `copies` says.
+        nines: u8 = 0,
         /// What this node shares large failures with: a site. Copies are spread over zones.
         zone: String = String::new(),
         /// What it shares small failures with, within its zone: a rack.

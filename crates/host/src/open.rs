@@ -9,10 +9,10 @@ use quorate_engine::data_dir::{DataDir, Meta};
 use quorate_engine::lsm::{self, LsmStore};
 use quorate_engine::wal::{self, Wal};
 use quorate_kernel::{ClusterId, NodeId, wire};
-use quorate_node::{Endpoints, LogConfig, Map, Member, Node, NodeConfig, Placing, Status, Topology};
+use quorate_node::{Endpoints, LogConfig, Map, Member, Node, NodeConfig, Placing, Preset, Status, Topology};
 use quorate_store::{MemoryStore, Store};
 
-use crate::config::{Config, ConfigError, Durability};
+use crate::config::{Config, ConfigError, Durability, Policies};
 use crate::doors::open_doors;
 use crate::error::StartError;
 use crate::founders;
@@ -87,6 +87,13 @@ fn placing(config: &Config) -> Placing {
         rack: cluster.rack.clone().into(),
         capacity: cluster.capacity,
         repair_after: (cluster.repair_ms > 0).then(|| Duration::from_millis(cluster.repair_ms)),
+        preset: match cluster.policies {
+            Policies::Auto => None,
+            Policies::Steady => Some(Preset::Steady),
+            Policies::Wide => Some(Preset::Wide),
+            Policies::Restless => Some(Preset::Restless),
+        },
+        nines: cluster.nines,
         ..Placing::production()
     }
 }

@@ -134,6 +134,9 @@ impl Node {
 
     pub(crate) fn on_change_ended(&mut self, ticket: u64, end: ChangeEnd, out: &mut Out) {
         let Some(asker) = self.changes.remove(&ticket) else { return };
+        if let Some(ring) = self.ring_mut() {
+            ring.is_news = true;
+        }
         let outcome = match end {
             ChangeEnd::Done => AdminOutcome::Done,
             ChangeEnd::Refused(why) => AdminOutcome::Refused(why),

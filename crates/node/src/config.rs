@@ -5,6 +5,7 @@ use bytes::Bytes;
 use core::num::NonZeroU16;
 use core::time::Duration;
 use quorate_api::Bucket;
+use quorate_groups::preset::Preset;
 use quorate_kernel::ClusterId;
 use quorate_replog as replog;
 use quorate_shard as shard;
@@ -69,6 +70,11 @@ pub struct Placing {
     /// How long a copy whose node has left may be missing before another node gets one. Short: a restart moves data; long:
     /// the bucket can afford fewer further failures meanwhile. If nothing says it, 10 s; 3 s where nodes form groups.
     pub repair_after: Option<Duration>,
+    /// In topology `ring`: which policies groups follow; none: they choose by what they measure.
+    pub preset: Option<Preset>,
+    /// In topology `ring`: groups are as large as it takes to have so many nines of availability, by how long nodes live; 0: as large as the
+    /// number of copies says.
+    pub nines: u8,
     /// The agreement about who is there.
     pub membership: quorate_membership::Config,
 }
@@ -91,6 +97,8 @@ impl Placing {
             rack: Bytes::new(),
             capacity: 1,
             repair_after: None,
+            preset: None,
+            nines: 0,
             // A leader that dies has a successor long before; nothing is gained by doubting a busy machine sooner.
             membership: quorate_membership::Config {
                 needs_state: false,

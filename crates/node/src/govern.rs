@@ -8,9 +8,9 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::time::Duration;
 use quorate_api::{Bucket, Outcome, Reply};
-use quorate_groups::join::{Place, halves};
+use quorate_groups::join::Place;
 use quorate_groups::load::{Burden, Shard as Piece, border, middle};
-use quorate_groups::resilience::{Resize, Sizes, resize};
+use quorate_groups::resilience::{Resize, resize};
 use quorate_groups::{Edits, Group, GroupId, MEMBERS_MAX, Operation, Seat, Stand};
 use quorate_kernel::{Cx, NodeId, Time};
 use quorate_shard::{Mutant, Note, Part};
@@ -50,6 +50,11 @@ pub(crate) struct Effort {
 }
 
 impl Effort {
+    /// Whether an operation has begun and not ended.
+    pub(crate) fn is_under_way(&self) -> bool {
+        self.under_way
+    }
+
     /// Who waits for what is wanted or under way.
     pub(crate) fn asker(self) -> Option<Asker> {
         self.asker.or(self.wish.map(|(asker, _)| asker))
@@ -127,7 +132,7 @@ impl Node {
         }
         let alone = stand.before.name.id == group.name.id;
         let neighbours = (!alone).then_some((stand.before.members.len(), stand.after.members.len()));
-        let sizes = Sizes::around(self.config.copies.into());
+        let sizes = self.sizes(cx.now);
         let id = group.name.id;
         let mut name = || draw_name(cx);
         match resize(staying, neighbours, sizes) {
@@ -140,11 +145,12 @@ impl Node {
             Some(Resize::Split) => {
                 let names = [name(), name()];
                 let border = self.middle_of(group)?;
-                let (first, _) = halves(&self.places_of(group));
+                let (first, _) = self.halves_of(group);
                 Some(Operation::Split { group: id, border, first, names })
             }
             None if alone => None,
-            None => self.border_due(cx.now, home, stand),
+            None if self.policies().moves_borders => self.border_due(cx.now, home, stand),
+            None => None,
         }
     }
 

@@ -7,7 +7,6 @@ use alloc::format;
 use alloc::string::String;
 use alloc::vec::Vec;
 use quorate_api::Bucket;
-use quorate_groups::join::halves;
 use quorate_groups::{Group, GroupId, Operation};
 use quorate_kernel::{Cx, NodeId};
 
@@ -127,7 +126,7 @@ impl Node {
         let operation = match request {
             GroupRequest::Split { .. } => {
                 let border = self.middle_of(group).ok_or("a group that holds one bucket cannot be split")?;
-                let (first, _) = halves(&self.places_of(group));
+                let (first, _) = self.halves_of(group);
                 Operation::Split { group: id, border, first, names: [name(), name()] }
             }
             GroupRequest::Merge { .. } => {

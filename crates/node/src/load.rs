@@ -91,7 +91,16 @@ impl Node {
         };
         let now: Vec<Option<usize>> = buckets.iter().map(lead).collect();
         let is_there = |id: &NodeId| *id == self.config.me.id || self.connected.contains(id);
-        let capacities: Vec<f64> = group.members.iter().map(|id| f64::from(u8::from(is_there(id)))).collect();
+        let leads = |id: &NodeId| buckets.iter().any(|bucket| self.believed_leader(*bucket) == Some(*id));
+        let there: Vec<NodeId> = group.members.iter().copied().filter(is_there).collect();
+        let able: Vec<NodeId> = if self.policies().moves_leaders {
+            let may = ring.sights.may_lead(&there, leads);
+            there.into_iter().zip(may).filter_map(|(id, may)| may.then_some(id)).collect()
+        } else {
+            there
+        };
+        let capacities: Vec<f64> =
+            group.members.iter().map(|id| f64::from(u8::from(able.contains(id)))).collect();
         let due = leaders(&loads, &now, &capacities);
         let Some(ring) = self.ring_mut() else { return };
         for (bucket, place) in buckets.iter().zip(due) {

@@ -273,7 +273,7 @@ impl Node {
             Message::CharterWanted { number } => self.on_charter_wanted(from, number, out),
             Message::Report { mark, members } => self.on_report(bucket, mark, members),
             Message::Stands(node) => self.on_stands(cx, from, *node),
-            Message::Group(word) => self.on_word(cx, bucket, from, *word),
+            Message::Group(word) => self.on_word(cx, bucket, from, *word, out),
             Message::Recovery(word) => self.on_recovery(cx, bucket, from, word, out),
             Message::Join(member) => self.on_join(cx, from, member, out),
             Message::Admin { id, request } => self.on_admin(cx, from, id, request, out),
@@ -470,6 +470,7 @@ impl Machine for Node {
             Event::Timer(Timer::Tick) => self.tick(cx, out),
             Event::Input(input) => self.input(cx, input, out),
         }
+        self.follow_news(cx, out);
         self.hear_own(cx, out);
         self.look_after_batches(cx, out);
     }

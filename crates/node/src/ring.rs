@@ -15,10 +15,11 @@ use core::num::NonZeroU16;
 use core::time::Duration;
 use quorate_api::Bucket;
 use quorate_buckets::Due;
-use quorate_groups::join::{Aim, Candidate, Near, Place, choose};
-use quorate_groups::{Group, Line, Seat, Which};
+use quorate_groups::join::Place;
+use quorate_groups::preset::Preset;
+use quorate_groups::{Group, GroupId, Line, Seat, Which};
 use quorate_kernel::{Cx, Event, NodeId, Time, wire};
-use quorate_shard::{self as shard, Mutant, Note};
+use quorate_shard::{self as shard, Note};
 use serde::{Deserialize, Serialize};
 
 use crate::admin::Asker;
@@ -28,6 +29,7 @@ use crate::interface::AdminOutcome;
 use crate::machine::{Node, Out};
 use crate::message::Message;
 use crate::placing::{MARK, member_ids};
+use crate::policies::Sights;
 use crate::replica::Following;
 use crate::roster::Roster;
 
@@ -35,12 +37,6 @@ use crate::roster::Roster;
 const SEAT: u8 = 2;
 /// How often those who speak for groups say what these are.
 const TELL_EVERY: Duration = Duration::from_millis(500);
-/// How often a node without a group asks for one.
-const ASK_EVERY: Duration = Duration::from_millis(400);
-/// How many groups it looks at (Scatter 6.1).
-const SAMPLES: usize = 4;
-/// Nodes that want to join a group; who finds no room asks again.
-const JOINERS_MAX: usize = 256;
 
 /// What nodes say to each other about groups.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -51,6 +47,8 @@ pub enum Word {
         seat: Box<Seat>,
         /// Of each of its buckets, what is asked of it in a second, and who should lead it.
         figures: Vec<Figures>,
+        /// Which policies the group follows.
+        preset: Preset,
     },
     /// From a node that is in no group to whoever speaks for one: let me in.
     Wants,
@@ -58,6 +56,15 @@ pub enum Word {
     Leaves,
     /// From whoever leads a bucket to whoever speaks for its group: so much is asked of it in a second.
     Load(u32),
+    /// There and back: how far is it.
+    Echo {
+        /// When it was sent, by the clock of who did.
+        at: Time,
+        /// Whether it is on its way back.
+        is_back: bool,
+    },
+    /// From a member to whoever speaks for its group: agreements would take so many microseconds if it led.
+    Agrees(u32),
 }
 
 /// A bucket, what is asked of it in a second, and who should lead it.
@@ -87,8 +94,14 @@ pub(crate) struct Ring {
     pub(crate) missing: BTreeMap<NodeId, Time>,
     /// By home: how its operations go.
     pub(crate) efforts: BTreeMap<Bucket, Effort>,
+    /// What the policies go by.
+    pub(crate) sights: Sights,
+    /// Groups of which this node, in none, has asked how far they are.
+    pub(crate) sampled: Vec<GroupId>,
+    /// Whether logs may have to follow something that was just learnt.
+    pub(crate) is_news: bool,
     told_at: Time,
-    asked_at: Time,
+    pub(crate) asked_at: Time,
     founded_at: Time,
 }
 
@@ -118,6 +131,9 @@ impl Ring {
                 leaders: alloc::vec![None; usize::from(config.buckets.get())],
                 missing: BTreeMap::new(),
                 efforts: BTreeMap::new(),
+                sights: Sights::new(),
+                sampled: Vec::new(),
+                is_news: false,
                 told_at: Time::default(),
                 asked_at: Time::default(),
                 founded_at: Time::default(),
@@ -225,6 +241,11 @@ impl Node {
         self.ring().map(Ring::groups).unwrap_or_default()
     }
 
+    /// Whether an operation of a group for which this node speaks is under way.
+    pub fn regroups(&self) -> bool {
+        self.ring().is_some_and(|ring| ring.efforts.values().any(Effort::is_under_way))
+    }
+
     /// What a bucket keeps of the group that has its home there, or had, as far as it is applied to the copy here.
     pub fn seat(&self, bucket: Bucket) -> Option<Seat> {
         let shard = &self.replicas.get(&bucket)?.shard;
@@ -243,6 +264,7 @@ impl Node {
     /// Looks after the groups: founds the first, speaks for those whose homes are led here, and asks for one for this node.
     pub(crate) fn look_after_ring(&mut self, cx: &mut Cx<'_>, out: &mut Out) {
         self.found_ring(cx, out);
+        self.look_around(cx, out);
         self.ask_for_group(cx, out);
         let homes: Vec<Bucket> = self.homes_led().collect();
         let Some(ring) = self.ring_mut() else { return };
@@ -261,6 +283,7 @@ impl Node {
         }
         for home in homes.iter().filter(|_| tells) {
             if let Some(stand) = self.seat(*home).and_then(|seat| seat.stand()) {
+                self.choose_preset(cx.now, &stand.group);
                 self.assign_leaders(&stand.group);
             }
             self.tell_seat(*home, out);
@@ -305,8 +328,10 @@ impl Node {
 
     /// Notes have changed here: perhaps those of a group.
     pub(crate) fn on_seat_noted(&mut self, bucket: Bucket, out: &mut Out) {
-        let Some(seat) = self.seat(bucket) else { return };
-        let is_news = self.ring_mut().is_some_and(|ring| ring.hear(bucket, seat));
+        let seat = self.seat(bucket);
+        let Some(ring) = self.ring_mut() else { return };
+        ring.is_news = true;
+        let is_news = seat.is_some_and(|seat| ring.hear(bucket, seat));
         if is_news && self.replicas.get(&bucket).is_some_and(|replica| replica.log().leads()) {
             self.tell_seat(bucket, out);
         }
@@ -321,7 +346,8 @@ impl Node {
         let place = |bucket: &Bucket| usize::from(bucket.0);
         let figures =
             buckets.iter().map(|bucket| (*bucket, ring.loads[place(bucket)], ring.leaders[place(bucket)]));
-        let word = Word::Seat { figures: figures.collect(), seat: Box::new(seat) };
+        let preset = ring.sights.preset();
+        let word = Word::Seat { figures: figures.collect(), seat: Box::new(seat), preset };
         for member in roster.membership.last_view().iter().flat_map(|view| view.members.iter()) {
             if member.id != self.config.me.id {
                 // It is chosen: a quorum's disks have it.
@@ -331,24 +357,28 @@ impl Node {
     }
 
     /// Somebody says something about the group whose home this bucket is.
-    pub(crate) fn on_word(&mut self, cx: &mut Cx<'_>, home: Bucket, from: NodeId, word: Word) {
+    pub(crate) fn on_word(&mut self, cx: &mut Cx<'_>, home: Bucket, from: NodeId, word: Word, out: &mut Out) {
         if self.ring().is_none() {
             return cx.marks.hit("node.message.no_ring");
         }
         match word {
-            Word::Seat { seat, figures } => self.on_seat(cx, home, *seat, &figures),
+            Word::Seat { seat, figures, preset } => self.on_seat(cx, home, *seat, &figures, preset),
             Word::Wants => self.on_wants_group(home, from),
             Word::Leaves => self.on_leaves_group(home, from),
             Word::Load(load) => self.on_load(home, load),
+            Word::Echo { at, is_back } => self.on_echo(cx.now, from, (at, is_back), out),
+            Word::Agrees(micros) => self.on_agrees(from, micros),
         }
     }
 
-    fn on_seat(&mut self, cx: &mut Cx<'_>, home: Bucket, seat: Seat, figures: &[Figures]) {
+    fn on_seat(&mut self, cx: &mut Cx<'_>, home: Bucket, seat: Seat, figures: &[Figures], preset: Preset) {
         let Some(ring) = self.ring_mut() else { return };
         let age = seat.age();
         if ring.hear(home, seat) {
             cx.marks.hit("node.ring.news");
+            ring.is_news = true;
         }
+        ring.sights.hear(preset);
         if ring.seats.get(&home).is_none_or(|seat| seat.age() != age) {
             return;
         }
@@ -360,70 +390,12 @@ impl Node {
         }
     }
 
-    /// A node of the view that is in no group asks the one that needs it most, of some, to let it in.
-    fn ask_for_group(&mut self, cx: &mut Cx<'_>, out: &mut Out) {
-        let me = self.config.me.id;
-        let Some(roster) = &self.roster else { return };
-        let (Some(ring), Some(view)) = (&roster.ring, roster.view()) else { return };
-        if !view.has(me) || cx.now.since(ring.asked_at) < ASK_EVERY {
-            return;
-        }
-        let asks_again = self.config.limits.breaks(Mutant::InTwoGroups) && cx.rng.chance(1, 4);
-        if let Some(group) = ring.group_with(me).filter(|_| !asks_again) {
-            return self.ask_to_leave(cx.now, ring.home(group), out);
-        }
-        if self.stopping || ring.drained {
-            return;
-        }
-        let mut groups = ring.groups();
-        cx.rng.shuffle(&mut groups);
-        groups.truncate(SAMPLES);
-        let candidates: Vec<Candidate> = groups
-            .iter()
-            .map(|group| {
-                let members: Vec<_> = group.members.iter().map(|id| roster.place_of(*id)).collect();
-                let near = Near::count(&roster.place_of(me), &members);
-                let (group, size) = (group.name.id, group.members.len());
-                Candidate { group, size, failure: None, near, load: 0.0, latency: None }
-            })
-            .collect();
-        let chosen = choose(&candidates, 0.0, Aim::Load);
-        let home = groups.iter().find(|group| Some(group.name.id) == chosen).map(|group| ring.home(group));
-        let Some(home) = home else { return };
-        if let Some(ring) = self.ring_mut() {
-            ring.asked_at = cx.now;
-        }
-        match self.believed_leader(home) {
-            Some(leader) if leader == me => self.on_wants_group(home, me),
-            // A question; nothing about this node's disk is told.
-            Some(leader) => out.send_early(leader, Message::Group(Box::new(Word::Wants)).about(home)),
-            None => {}
-        }
-    }
-
-    /// A node that is to be emptied asks its group to let it go.
-    fn ask_to_leave(&mut self, now: Time, home: Bucket, out: &mut Out) {
-        let (me, leader) = (self.config.me.id, self.believed_leader(home));
-        let Some(ring) = self.ring_mut().filter(|ring| ring.drained) else { return };
-        ring.asked_at = now;
-        match leader {
-            Some(leader) if leader == me => drop(ring.leavers.insert((home, me))),
-            // A question; nothing about this node's disk is told.
-            Some(leader) => out.send_early(leader, Message::Group(Box::new(Word::Leaves)).about(home)),
-            None => {}
-        }
-    }
-
-    fn on_leaves_group(&mut self, home: Bucket, from: NodeId) {
-        if let Some(ring) = self.ring_mut().filter(|ring| ring.leavers.len() < JOINERS_MAX) {
-            ring.leavers.insert((home, from));
-        }
-    }
-
-    /// A node wants to be in the group whose home this is.
-    fn on_wants_group(&mut self, home: Bucket, from: NodeId) {
-        if let Some(ring) = self.ring_mut().filter(|ring| ring.joiners.len() < JOINERS_MAX) {
-            ring.joiners.insert((home, from));
+    /// What was just learnt is followed at once, by the logs that this node leads.
+    pub(crate) fn follow_news(&mut self, cx: &mut Cx<'_>, out: &mut Out) {
+        let is_news = self.ring_mut().is_some_and(|ring| core::mem::take(&mut ring.is_news));
+        if is_news {
+            let led: Vec<Bucket> = self.every_bucket().filter(|bucket| self.takes_batches(*bucket)).collect();
+            led.into_iter().for_each(|bucket| self.follow_charter(cx, bucket, out));
         }
     }
 

@@ -16,7 +16,7 @@ use quorate_commit::TransactionId;
 use quorate_kernel::{NodeId, Time, wire};
 use quorate_membership as membership;
 use quorate_node::{
-    AdminOutcome, AdminRequest, Endpoints, Group, GroupId, GroupRequest, Line, Member, Message, Name,
+    AdminOutcome, AdminRequest, Endpoints, Group, GroupId, GroupRequest, Line, Member, Message, Name, Preset,
     Recovery, Seat, Span, Word,
 };
 use quorate_replog::{
@@ -225,15 +225,21 @@ fn messages() -> Vec<(&'static str, Message)> {
 
 fn of_groups() -> Vec<(&'static str, Message)> {
     vec![
-        ("group.seat", Message::Group(Box::new(Word::Seat { seat: Box::new(seat()), figures: figures() }))),
+        ("group.seat", Message::Group(Box::new(told_seat()))),
         ("group.wants", Message::Group(Box::new(Word::Wants))),
         ("group.leaves", Message::Group(Box::new(Word::Leaves))),
         ("group.load", Message::Group(Box::new(Word::Load(300)))),
+        ("group.echo", Message::Group(Box::new(Word::Echo { at: Time(300), is_back: true }))),
+        ("group.agrees", Message::Group(Box::new(Word::Agrees(300)))),
         ("admin.group.split", of_group(GroupRequest::Split { group: GroupId(300) })),
         ("admin.group.merge", of_group(GroupRequest::Merge { group: GroupId(300) })),
         ("admin.group.repartition", of_group(GroupRequest::Repartition { group: GroupId(300), slot: 400 })),
         ("admin.group.move", of_group(GroupRequest::Move { node: NodeId(3), to: GroupId(300) })),
     ]
+}
+
+fn told_seat() -> Word {
+    Word::Seat { seat: Box::new(seat()), figures: figures(), preset: Preset::Wide }
 }
 
 /// A home whose group has gone to another, but for the line of one neighbour.

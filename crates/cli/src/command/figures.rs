@@ -1,6 +1,8 @@
 //! Published evaluations, run again in the simulator, as tables and pictures.
 
 mod charts;
+#[path = "figures/scatter.rs"]
+mod scatter_drawn;
 mod sconekv;
 
 use std::fs;
@@ -9,7 +11,8 @@ use std::process::ExitCode;
 
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
-use quorate_sim::node::figures;
+use quorate_sim::node::{figures, scatter};
+use quorate_sim::{Failure, Row};
 use serde_json::{Map, Value};
 
 use super::bench::append_line;
@@ -24,6 +27,28 @@ type Found = Map<String, Value>;
 #[derive(Debug, Subcommand)]
 pub(crate) enum Figures {
     Sconekv(Sconekv),
+    Scatter(Scatter),
+}
+
+/// What is run and where it goes.
+#[derive(Debug, Args)]
+pub(crate) struct Wanted {
+    /// Where the tables and the pictures are written; made if it is not there.
+    #[arg(long, value_name = "DIR", default_value = "figures")]
+    out: PathBuf,
+    /// The rows, as lines of JSON: new ones are appended; where a run is there twice, the newest is drawn. Without it,
+    /// a file beside the pictures that is named for the evaluation.
+    #[arg(long, value_name = "FILE")]
+    results: Option<PathBuf>,
+    /// Only these experiments, separated by commas; without it all.
+    #[arg(long, value_name = "NAME", value_delimiter = ',', conflicts_with = "draw_only")]
+    only: Vec<String>,
+    /// What chance follows from.
+    #[arg(long, default_value_t = 1)]
+    seed: u64,
+    /// Run nothing; draw the rows that are there.
+    #[arg(long)]
+    draw_only: bool,
 }
 
 /// The evaluation of SconeKV, figures 5 to 12, beside the numbers it printed.
@@ -33,51 +58,72 @@ pub(crate) enum Figures {
 /// --results is touched.
 #[derive(Debug, Args)]
 pub(crate) struct Sconekv {
-    /// Where tables.md and the pictures are written; made if it is not there.
-    #[arg(long, value_name = "DIR", default_value = "figures")]
-    out: PathBuf,
-    /// The rows, as lines of JSON: new ones are appended; where a run is there twice, the newest is drawn. Without it,
-    /// sconekv.jsonl beside the pictures.
-    #[arg(long, value_name = "FILE")]
-    results: Option<PathBuf>,
-    /// Only these experiments, separated by commas; without it all.
-    #[arg(long, value_name = "NAME", value_delimiter = ',', conflicts_with = "draw_only")]
-    only: Vec<String>,
+    #[command(flatten)]
+    wanted: Wanted,
     /// Leave out clusters of more nodes.
     #[arg(long, default_value_t = 160)]
     nodes: usize,
-    /// What chance follows from.
-    #[arg(long, default_value_t = 1)]
-    seed: u64,
-    /// Run nothing; draw the rows that are there.
-    #[arg(long)]
-    draw_only: bool,
 }
 
+/// The evaluation of Scatter, beside the numbers it printed.
+///
+/// Runs whole nodes that form groups, in virtual time. Each row is told and kept as soon as it is there. What came of them before is drawn as
+/// well: to repeat one experiment, name it. Nothing outside --out and --results is touched.
+#[derive(Debug, Args)]
+pub(crate) struct Scatter {
+    #[command(flatten)]
+    wanted: Wanted,
+}
+
+/// An experiment's runs: its name, the seed, and who is told of rows.
+type Run<'a> = &'a dyn Fn(&str, u64, &mut dyn FnMut(Row)) -> Result<bool, Failure>;
+
 pub(crate) fn run(figures: &Figures) -> Result<ExitCode> {
-    let Figures::Sconekv(wanted) = figures;
-    if let Some(name) = wanted.only.iter().find(|name| !figures::NAMES.contains(&name.as_str())) {
-        let text = format!("there is no experiment `{name}`; there are {}", figures::NAMES.join(", "));
+    match figures {
+        Figures::Sconekv(sconekv) => {
+            let run = |name: &str, seed, told: &mut dyn FnMut(Row)| {
+                figures::run(name, Some(sconekv.nodes), seed, told)
+            };
+            let to = ("sconekv.jsonl", "tables.md");
+            evaluate(&sconekv.wanted, &figures::NAMES, &run, to, sconekv::draw)
+        }
+        Figures::Scatter(scatter) => {
+            let to = ("scatter.jsonl", "scatter.md");
+            evaluate(&scatter.wanted, &scatter::NAMES, &scatter::run, to, scatter_drawn::draw)
+        }
+    }
+}
+
+/// Runs what is wanted, and draws all that is there.
+fn evaluate(
+    wanted: &Wanted,
+    names: &[&str],
+    run: Run<'_>,
+    (rows, tables): (&str, &str),
+    draw: fn(&[Found], &Path) -> Result<String>,
+) -> Result<ExitCode> {
+    if let Some(name) = wanted.only.iter().find(|name| !names.contains(&name.as_str())) {
+        let text = format!("there is no experiment `{name}`; there are {}", names.join(", "));
         return Err(failure(exit::USAGE, text));
     }
     fs::create_dir_all(&wanted.out).with_context(|| format!("cannot make {}", wanted.out.display()))?;
-    let results = wanted.results.clone().unwrap_or_else(|| wanted.out.join("sconekv.jsonl"));
-    let all = || figures::NAMES.iter().copied().filter(|_| !wanted.draw_only);
+    let results = wanted.results.clone().unwrap_or_else(|| wanted.out.join(rows));
+    let all = || names.iter().copied().filter(|_| !wanted.draw_only);
     for name in all().filter(|name| wanted.only.is_empty() || wanted.only.iter().any(|only| only == name)) {
-        experiment(name, wanted, &results)?;
+        experiment(name, wanted.seed, run, &results)?;
     }
     let found = read(&results)?;
-    let tables = sconekv::draw(&found, &wanted.out)?;
-    let path = wanted.out.join("tables.md");
-    fs::write(&path, tables).with_context(|| format!("cannot write {}", path.display()))?;
+    let path = wanted.out.join(tables);
+    fs::write(&path, draw(&found, &wanted.out)?)
+        .with_context(|| format!("cannot write {}", path.display()))?;
     print(&format!("{} rows are drawn in {}\n", found.len(), wanted.out.display()))?;
     Ok(ExitCode::SUCCESS)
 }
 
-fn experiment(name: &str, wanted: &Sconekv, results: &Path) -> Result<()> {
+fn experiment(name: &str, seed: u64, run: Run<'_>, results: &Path) -> Result<()> {
     let mut told = Ok(());
-    let ran = figures::run(name, Some(wanted.nodes), wanted.seed, &mut |row| {
-        let line = row_line(&row, wanted.seed);
+    let ran = run(name, seed, &mut |row| {
+        let line = row_line(&row, seed);
         if told.is_ok() {
             told = print(&format!("{line}\n")).and_then(|()| append_line(results, &line));
         }

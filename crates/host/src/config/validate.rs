@@ -2,6 +2,9 @@
 
 use super::{ByteCount, Config, ConfigError, Durability};
 
+/// Beyond that nothing can be said of how often anything fails.
+const NINES_MAX: u8 = 12;
+
 impl Config {
     /// Checks that the fields fit together.
     ///
@@ -24,6 +27,10 @@ impl Config {
         if self.cluster.data.is_empty() && self.durable.mode != Durability::Memory {
             complaints
                 .push("cluster.data is empty: name a directory, or set durable.mode = \"memory\"".into());
+        }
+        if self.cluster.nines > NINES_MAX {
+            let nines = self.cluster.nines;
+            complaints.push(format!("cluster.nines = {nines}: no group of nodes has more than {NINES_MAX}"));
         }
         if !matches!(self.log.format.as_str(), "text" | "json") {
             complaints.push(format!("log.format = \"{}\": it is \"text\" or \"json\"", self.log.format));

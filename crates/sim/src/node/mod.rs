@@ -38,6 +38,7 @@ mod placed;
 mod profile;
 mod recovered;
 mod recovery;
+pub mod scatter;
 mod spread;
 mod stress;
 mod words;

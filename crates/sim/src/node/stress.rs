@@ -4,7 +4,7 @@ use std::num::NonZeroU16;
 use std::time::Duration;
 
 use quorate_kernel::Rng;
-use quorate_node::{Limits, Placing, Topology};
+use quorate_node::{Limits, Placing, Preset, Topology};
 use quorate_replog::Config;
 use quorate_workload::Kind;
 
@@ -104,7 +104,11 @@ pub(super) fn draw_placing(rng: &mut Rng) -> (u8, Placing) {
     let mut placing = Placing::production();
     placing.membership = quorate_membership::Config { needs_state: false, ..draw_membership(rng) };
     placing.repair_after = Some(Duration::from_millis(rng.between(0, 3_000)));
-    (rng.between(1, 4) as u8, placing)
+    let copies = rng.between(1, 4) as u8;
+    // Not at the cost of the runs that other draws follow.
+    let presets = [None, Some(Preset::Steady), Some(Preset::Wide), Some(Preset::Restless)];
+    placing.preset = rng.clone().pick(&presets).copied().flatten();
+    (copies, placing)
 }
 
 pub(super) fn draw_limits(rng: &mut Rng) -> Limits {

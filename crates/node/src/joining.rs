@@ -1,0 +1,120 @@
+//! Nodes that are in no group ask for one; those that are to be emptied ask to be let go (Scatter 6.1).
+
+use alloc::boxed::Box;
+use alloc::vec::Vec;
+use core::time::Duration;
+use quorate_api::Bucket;
+use quorate_groups::Group;
+use quorate_groups::join::{Aim, Candidate, Near, choose};
+use quorate_kernel::{Cx, NodeId, Time};
+use quorate_shard::Mutant;
+
+use crate::machine::{Node, Out};
+use crate::message::Message;
+use crate::ring::Word;
+
+/// How often a node without a group asks for one. Longer than a way around the world and back.
+const ASK_EVERY: Duration = Duration::from_millis(400);
+/// How many groups it looks at; and how many where it goes by the time that operations take (Scatter 6.1 and 6.2).
+const SAMPLES: usize = 4;
+const SAMPLES_OF_LATENCY: usize = 3;
+/// Nodes that want to join a group; who finds no room asks again.
+const JOINERS_MAX: usize = 256;
+
+impl Node {
+    /// A node of the view that is in no group asks the one that needs it most, of some, to let it in.
+    pub(crate) fn ask_for_group(&mut self, cx: &mut Cx<'_>, out: &mut Out) {
+        let me = self.config.me.id;
+        let Some(roster) = &self.roster else { return };
+        let (Some(ring), Some(view)) = (&roster.ring, roster.view()) else { return };
+        if !view.has(me) || cx.now.since(ring.asked_at) < ASK_EVERY {
+            return;
+        }
+        let asks_again = self.config.limits.breaks(Mutant::InTwoGroups) && cx.rng.chance(1, 4);
+        if let Some(group) = ring.group_with(me).filter(|_| !asks_again) {
+            return self.ask_to_leave(cx.now, ring.home(group), out);
+        }
+        if self.stopping || ring.drained {
+            return;
+        }
+        let aim = self.policies().join;
+        let mut groups: Vec<Group> = ring.groups().into_iter().cloned().collect();
+        if aim == Aim::Latency && !groups.iter().any(|group| ring.sampled.contains(&group.name.id)) {
+            return self.sample_groups(cx, groups, out);
+        }
+        if aim == Aim::Latency {
+            groups.retain(|group| ring.sampled.contains(&group.name.id));
+        } else {
+            cx.rng.shuffle(&mut groups);
+            groups.truncate(SAMPLES);
+        }
+        let candidates: Vec<Candidate> =
+            groups.iter().filter_map(|group| self.candidate(cx.now, group)).collect();
+        let most = self.chance_of_failure_most();
+        let chosen = choose(&candidates, most, aim);
+        let Some(ring) = self.ring_mut() else { return };
+        (ring.asked_at, ring.sampled) = (cx.now, Vec::new());
+        let home = groups.iter().find(|group| Some(group.name.id) == chosen).map(|group| ring.home(group));
+        let Some(home) = home else { return };
+        match self.believed_leader(home) {
+            Some(leader) if leader == me => self.on_wants_group(home, me),
+            // A question; nothing about this node's disk is told.
+            Some(leader) => out.send_early(leader, Message::Group(Box::new(Word::Wants)).about(home)),
+            None => {}
+        }
+    }
+
+    /// Before a node chooses between some groups it measures how far their members are.
+    fn sample_groups(&mut self, cx: &mut Cx<'_>, mut groups: Vec<Group>, out: &mut Out) {
+        cx.rng.shuffle(&mut groups);
+        groups.truncate(SAMPLES_OF_LATENCY);
+        self.measure_ways(cx.now, groups.iter(), out);
+        if let Some(ring) = self.ring_mut() {
+            (ring.asked_at, ring.sampled) = (cx.now, groups.iter().map(|group| group.name.id).collect());
+        }
+    }
+
+    /// What this node knows of a group that it might join.
+    fn candidate(&self, now: Time, group: &Group) -> Option<Candidate> {
+        let roster = self.roster.as_ref()?;
+        let ring = roster.ring.as_ref()?;
+        let members: Vec<_> = group.members.iter().map(|id| roster.place_of(*id)).collect();
+        let near = Near::count(&roster.place_of(self.config.me.id), &members);
+        let size = group.members.len();
+        let load: f64 = ring.buckets(group).iter().map(|bucket| ring.load_of(*bucket)).sum();
+        Some(Candidate {
+            group: group.name.id,
+            size,
+            failure: self.chance_of_failure(now, group),
+            near,
+            load: load / size.max(1) as f64,
+            latency: ring.sights.agreement(group.members.iter().copied()),
+        })
+    }
+
+    /// A node that is to be emptied asks its group to let it go.
+    fn ask_to_leave(&mut self, now: Time, home: Bucket, out: &mut Out) {
+        let (me, leader) = (self.config.me.id, self.believed_leader(home));
+        let Some(ring) = self.ring_mut().filter(|ring| ring.drained) else { return };
+        ring.asked_at = now;
+        match leader {
+            Some(leader) if leader == me => drop(ring.leavers.insert((home, me))),
+            // A question; nothing about this node's disk is told.
+            Some(leader) => out.send_early(leader, Message::Group(Box::new(Word::Leaves)).about(home)),
+            None => {}
+        }
+    }
+
+    pub(crate) fn on_leaves_group(&mut self, home: Bucket, from: NodeId) {
+        if let Some(ring) = self.ring_mut().filter(|ring| ring.leavers.len() < JOINERS_MAX) {
+            ring.leavers.insert((home, from));
+        }
+    }
+
+    /// A node wants to be in the group whose home this is.
+    pub(crate) fn on_wants_group(&mut self, home: Bucket, from: NodeId) {
+        if let Some(ring) = self.ring_mut().filter(|ring| ring.joiners.len() < JOINERS_MAX) {
+            ring.joiners.insert((home, from));
+        }
+    }
+}

@@ -1,0 +1,294 @@
+//! Which policies the groups of the ring follow, and what these need to know: how far nodes are from each other, and how long they live.
+//!
+//! All of it is soft: a node measures for itself, tells whoever speaks for its group how long agreements would take if it led, and hears from
+//! those who speak which policies are followed. What it decides is only who should do what (`quorate_groups::{join, preset, resilience}`).
+
+use alloc::boxed::Box;
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+use core::time::Duration;
+use quorate_api::Bucket;
+use quorate_groups::Group;
+use quorate_groups::join::{Aim, agreement, halves, may_lead, near_and_far};
+use quorate_groups::lifetimes::Lifetimes;
+use quorate_groups::preset::{Measured, Policies, Preset};
+use quorate_groups::resilience::{Sizes, chance_of_failure, size_for};
+use quorate_kernel::{Cx, NodeId, Time};
+
+use crate::machine::{Node, Out};
+use crate::message::Message;
+use crate::ring::Word;
+
+/// How often the way to others is measured.
+const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Nodes to which the way is known; more are not remembered.
+const KNOWN_MAX: usize = 128;
+/// A way that was longer of late counts for so much of what is known.
+const SHARE: u32 = 8;
+/// How long nodes live where nothing was seen yet.
+const EXPECTED: Duration = Duration::from_secs(24 * 60 * 60);
+/// What it takes to notice that a member is gone and to put another in its place, beside what was chosen.
+const REPLACED: Duration = Duration::from_secs(2);
+
+/// What a node has measured.
+#[derive(Debug)]
+pub(crate) struct Sights {
+    /// To and fro.
+    ways: BTreeMap<NodeId, Duration>,
+    /// For whoever speaks for a group: how long agreements take that its members lead.
+    agreements: BTreeMap<NodeId, Duration>,
+    lifetimes: Lifetimes,
+    /// Members of the view, and since when.
+    born: BTreeMap<NodeId, Time>,
+    looked_at: Time,
+    /// What the policies follow, as was heard last; and by home, for whoever speaks for its group.
+    preset: Preset,
+}
+
+impl Sights {
+    pub(crate) fn new() -> Sights {
+        Sights {
+            ways: BTreeMap::new(),
+            agreements: BTreeMap::new(),
+            lifetimes: Lifetimes::new(EXPECTED),
+            born: BTreeMap::new(),
+            looked_at: Time::default(),
+            preset: Preset::Steady,
+        }
+    }
+
+    /// Which policies are followed, as this node has heard or chosen last.
+    pub(crate) fn preset(&self) -> Preset {
+        self.preset
+    }
+
+    /// What somebody who speaks for a group follows.
+    pub(crate) fn hear(&mut self, preset: Preset) {
+        self.preset = preset;
+    }
+
+    /// A way was measured.
+    fn measured(&mut self, to: NodeId, way: Duration) {
+        if self.ways.len() >= KNOWN_MAX && !self.ways.contains_key(&to) {
+            self.ways.pop_first();
+        }
+        // The shortest says how far it is; busy machines make it longer.
+        let known = self.ways.entry(to).or_insert(way);
+        *known = if way < *known { way } else { *known + (way - *known) / SHARE };
+    }
+
+    /// How long an agreement would take that this node led among `others`.
+    pub(crate) fn agreement(&self, others: impl Iterator<Item = NodeId>) -> Option<Duration> {
+        let ways: Vec<Option<Duration>> = others.map(|id| self.ways.get(&id).copied()).collect();
+        agreement(&ways)
+    }
+
+    /// Who of the members is not much slower to agree than the fastest. Of those who lead already it takes more.
+    pub(crate) fn may_lead(&self, members: &[NodeId], leads: impl Fn(&NodeId) -> bool) -> Vec<bool> {
+        let agreements: Vec<_> =
+            members.iter().map(|id| (self.agreements.get(id).copied(), leads(id))).collect();
+        may_lead(&agreements)
+    }
+
+    /// Members by how far they are from this node, if all ways are known.
+    pub(crate) fn by_way(&self, me: NodeId, members: &[NodeId]) -> Option<Vec<(NodeId, Duration)>> {
+        let way = |id: &NodeId| match *id == me {
+            true => Some((me, Duration::ZERO)),
+            false => self.ways.get(id).map(|way| (*id, *way)),
+        };
+        members.iter().map(way).collect()
+    }
+
+    /// Watches who lives and who is gone.
+    fn watch(&mut self, now: Time, there: &BTreeSet<NodeId>) {
+        let since = now.since(self.looked_at);
+        for id in there {
+            let born = *self.born.entry(*id).or_insert(now);
+            let age = now.since(born);
+            self.lifetimes.lived(age.saturating_sub(since), since.min(age));
+        }
+        for (_, born) in self.born.extract_if(.., |id, _| !there.contains(id)) {
+            self.lifetimes.died(now.since(born));
+        }
+        self.ways.retain(|id, _| there.contains(id));
+        self.agreements.retain(|id, _| there.contains(id));
+    }
+
+    /// The chance that a member of an age dies within so long.
+    fn chance_of_death(&self, now: Time, id: NodeId, within: Duration) -> f64 {
+        let age = self.born.get(&id).map_or(Duration::ZERO, |born| now.since(*born));
+        self.lifetimes.chance_of_death(age, within)
+    }
+}
+
+impl Node {
+    /// What is done by itself, and how.
+    pub(crate) fn policies(&self) -> Policies {
+        let preset = self.config.placing.preset;
+        preset.or_else(|| self.ring().map(|ring| ring.sights.preset)).unwrap_or(Preset::Steady).policies()
+    }
+
+    /// How many members groups should have.
+    pub(crate) fn sizes(&self, now: Time) -> Sizes {
+        let copies = usize::from(self.config.copies);
+        let (Some(ring), Some(most)) = (self.ring(), self.failure_most()) else {
+            return Sizes::around(copies);
+        };
+        let within = self.config.repair_after() + REPLACED;
+        let (sum, count) = ring.sights.born.keys().fold((0.0, 0.0), |(sum, count), id| {
+            (sum + ring.sights.chance_of_death(now, *id, within), count + 1.0)
+        });
+        let chance = if count > 0.0 { sum / count } else { 0.0 };
+        Sizes::around(size_for(chance, most))
+    }
+
+    /// The chance of failing before it is whole again that a group may have; none if sizes do not follow from it.
+    fn failure_most(&self) -> Option<f64> {
+        let nines = self.config.placing.nines;
+        (nines > 0).then(|| (0..nines).fold(1.0, |chance, _| chance / 10.0))
+    }
+
+    /// The same, where sizes are given: a group that has its size is safe, and others are not known to be.
+    pub(crate) fn chance_of_failure_most(&self) -> f64 {
+        self.failure_most().unwrap_or_default()
+    }
+
+    /// The chance that a group fails before it is whole again, as far as it is known.
+    pub(crate) fn chance_of_failure(&self, now: Time, group: &Group) -> Option<f64> {
+        let ring = self.ring()?;
+        if self.failure_most().is_none() {
+            return (group.members.len() >= self.config.copies.into()).then_some(0.0);
+        }
+        let within = self.config.repair_after() + REPLACED;
+        let chances: Vec<f64> =
+            group.members.iter().map(|id| ring.sights.chance_of_death(now, *id, within)).collect();
+        Some(chance_of_failure(&chances))
+    }
+
+    /// Measures the ways to the members of groups.
+    pub(crate) fn measure_ways<'a>(&self, now: Time, groups: impl Iterator<Item = &'a Group>, out: &mut Out) {
+        let all: BTreeSet<NodeId> = groups.flat_map(|group| group.members.iter().copied()).collect();
+        for id in all.into_iter().filter(|id| self.connected.contains(id)) {
+            // A question; nothing about this node's disk is told.
+            out.send_early(
+                id,
+                Message::Group(Box::new(Word::Echo { at: now, is_back: false })).about(Bucket(0)),
+            );
+        }
+    }
+
+    /// Looks at how far the members of this node's group are and how long nodes live, and tells whoever speaks for the group.
+    pub(crate) fn look_around(&mut self, cx: &Cx<'_>, out: &mut Out) {
+        let (me, now) = (self.config.me.id, cx.now);
+        let Some(view) = self.roster.as_ref().and_then(|roster| roster.view()) else { return };
+        let there: BTreeSet<NodeId> = view.members.iter().map(|member| member.id).collect();
+        let Some(ring) = self.ring_mut() else { return };
+        if now.since(ring.sights.looked_at) < LOOK_EVERY {
+            return;
+        }
+        ring.sights.watch(now, &there);
+        ring.sights.looked_at = now;
+        let Some(group) = ring.group_with(me) else { return };
+        let (home, others) = (ring.home(group), group.members.iter().copied().filter(|id| *id != me));
+        let agreement = ring.sights.agreement(others);
+        self.measure_ways(now, self.ring().and_then(|ring| ring.group_with(me)).into_iter(), out);
+        let (Some(agreement), Some(speaker)) = (agreement, self.believed_leader(home)) else { return };
+        let micros = u32::try_from(agreement.as_micros()).unwrap_or(u32::MAX);
+        if speaker == me {
+            return self.on_agrees(me, micros);
+        }
+        // A figure; harmless if forgotten.
+        out.send_early(speaker, Message::Group(Box::new(Word::Agrees(micros))).about(home));
+    }
+
+    pub(crate) fn on_echo(&mut self, now: Time, from: NodeId, (at, is_back): (Time, bool), out: &mut Out) {
+        if !is_back {
+            // Nothing about this node's disk is told.
+            let back = Word::Echo { at, is_back: true };
+            return out.send_early(from, Message::Group(Box::new(back)).about(Bucket(0)));
+        }
+        if let Some(ring) = self.ring_mut() {
+            ring.sights.measured(from, now.since(at));
+        }
+    }
+
+    pub(crate) fn on_agrees(&mut self, from: NodeId, micros: u32) {
+        if let Some(ring) = self.ring_mut() {
+            if ring.sights.agreements.len() < KNOWN_MAX || ring.sights.agreements.contains_key(&from) {
+                ring.sights.agreements.insert(from, Duration::from_micros(micros.into()));
+            }
+        }
+    }
+
+    /// For whoever speaks for a group: chooses the policies that fit what was measured.
+    pub(crate) fn choose_preset(&mut self, now: Time, group: &Group) {
+        let chosen = self.preset_for(now, group);
+        if let Some(ring) = self.ring_mut() {
+            ring.sights.preset = chosen;
+        }
+    }
+
+    fn preset_for(&self, now: Time, group: &Group) -> Preset {
+        let Some(ring) = self.ring() else { return Preset::Steady };
+        let sights = &ring.sights;
+        if let Some(chosen) = self.config.placing.preset {
+            return chosen;
+        }
+        let agreements = || group.members.iter().filter_map(|id| sights.agreements.get(id).copied());
+        let (Some(least), Some(most)) = (agreements().min(), agreements().max()) else {
+            return sights.preset;
+        };
+        let within = self.config.repair_after() + REPLACED;
+        let death: f64 = group.members.iter().map(|id| sights.chance_of_death(now, *id, within)).sum();
+        let death = death / group.members.len().max(1) as f64;
+        Preset::auto(Measured { death, latencies: (least, most) }, sights.preset)
+    }
+
+    /// Two halves of a group: where operations shall be fast and nobody knows who shares failures with whom, those who are near to each
+    /// other; else both spread as the whole is.
+    pub(crate) fn halves_of(&self, group: &Group) -> (Vec<NodeId>, Vec<NodeId>) {
+        let places = self.places_of(group);
+        let is_spread = places
+            .windows(2)
+            .any(|pair| (&pair[0].1.zone, &pair[0].1.rack) != (&pair[1].1.zone, &pair[1].1.rack));
+        let by_way = || self.ring()?.sights.by_way(self.config.me.id, &group.members);
+        match by_way().filter(|_| self.policies().join == Aim::Latency && !is_spread) {
+            Some(by_way) => near_and_far(by_way),
+            None => halves(&places),
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    const ME: NodeId = NodeId(9);
+
+    #[test]
+    fn the_way_is_the_shortest_of_late() {
+        let (mut sights, ms) = (Sights::new(), Duration::from_millis);
+        sights.measured(NodeId(1), ms(10));
+        sights.measured(NodeId(1), ms(90));
+        assert_eq!(sights.by_way(ME, &[NodeId(1)]), Some([(NodeId(1), ms(20))].into()));
+        sights.measured(NodeId(1), ms(8));
+        assert_eq!(sights.by_way(ME, &[NodeId(1), ME]), Some([(NodeId(1), ms(8)), (ME, ms(0))].into()));
+        assert_eq!(sights.by_way(ME, &[NodeId(2)]), None);
+    }
+
+    #[test]
+    fn who_is_gone_has_lived_for_as_long_as_it_was_seen() {
+        let mut sights = Sights::new();
+        let second = |second: u64| Time(second * 1_000_000_000);
+        let before = sights.chance_of_death(second(0), NodeId(1), Duration::from_secs(5));
+        for now in 1..100 {
+            // One of three dies every ten seconds, and another comes.
+            let there = [now / 10 * 3, now / 10 * 3 + 1, now / 10 * 3 + 2].map(NodeId).into();
+            sights.watch(second(now), &there);
+            sights.looked_at = second(now);
+        }
+        let after = sights.chance_of_death(second(100), NodeId(30), Duration::from_secs(5));
+        assert!(before < 1e-3 && after > 1e-3, "{before} {after}");
+        assert_eq!(sights.born.len(), 3);
+    }
+}

@@ -1,0 +1,20 @@
+//! What Scatter's evaluation measured (section 7 of the paper), measured again in virtual time, with whole nodes that form groups.
+//!
+//! | experiment | what happens |
+//! |---|---|
+//! | `operations` | table 2: what failures, joins, splits and merges take, in one room and at the three sites of figure 8 |
+//! | `latencies` | figure 9: what clients' operations take in groups of 3 to 13 |
+//! | `joins` | figure 10: what writes take in groups of volunteers' machines, by the policies by which they join and lead |
+//!
+//! | file | what |
+//! |---|---|
+//! | `setup.rs` | what a run is made of, and where nodes stand |
+//! | `ring.rs` | the harness: nodes, and what is seen of their groups |
+//! | `runs.rs` | the experiments |
+
+mod ring;
+mod runs;
+mod setup;
+
+pub use runs::{NAMES, run};
+pub use setup::{Setup, Sites};
