@@ -2,6 +2,7 @@
 //!
 //! | experiment | what happens |
 //! |---|---|
+//! | `sizes` | figure 7: the model of how likely a group fails, by its size |
 //! | `operations` | table 2: what failures, joins, splits and merges take, in one room and at the three sites of figure 8 |
 //! | `latencies` | figure 9: what clients' operations take in groups of 3 to 13 |
 //! | `joins` | figure 10: what writes take in groups of volunteers' machines, by the policies by which they join and lead |

@@ -3,6 +3,7 @@
 use std::num::NonZeroU16;
 use std::time::Duration;
 
+use quorate_groups::resilience::chance_of_failure;
 use quorate_kernel::{NodeId, Rng};
 use quorate_node::{GroupRequest, Preset};
 
@@ -12,7 +13,7 @@ use crate::node::operator::leader;
 use crate::{Failure, Row, World};
 
 /// The names of all experiments.
-pub const NAMES: [&str; 3] = ["operations", "latencies", "joins"];
+pub const NAMES: [&str; 4] = ["sizes", "operations", "latencies", "joins"];
 
 /// How long anything may take until the ring is at rest.
 const REST_MAX: Duration = Duration::from_secs(300);
@@ -25,6 +26,7 @@ const REST: Duration = Duration::from_secs(2);
 /// If a run fails.
 pub fn run(name: &str, seed: u64, told: &mut dyn FnMut(Row)) -> Result<bool, Failure> {
     match name {
+        "sizes" => sizes(told),
         "operations" => operations(seed, told)?,
         "latencies" => latencies(seed, told)?,
         "joins" => joins(seed, told)?,
@@ -51,6 +53,20 @@ fn rest(world: &mut World<Ring>) -> Result<(), Failure> {
         }
     }
     Err(Failure::Liveness(format!("the groups do not come to rest: {why}")))
+}
+
+/// Figure 7: how likely a group loses its majority while a member is replaced, by its size and by how long nodes live.
+fn sizes(told: &mut dyn FnMut(Row)) {
+    /// Seconds that it takes to notice a death and to replace who died: the paper's.
+    const WINDOW: f64 = 1.5;
+    for lifetime in [100.0, 500.0] {
+        let chance = -(-WINDOW / lifetime).exp_m1();
+        for members in 2..=14 {
+            let fails = chance_of_failure(&vec![chance; members]);
+            let row = Row::new("sizes").number("lifetime_s", lifetime).count("members", members as u64);
+            told(row.number("nines", -fails.log10()));
+        }
+    }
 }
 
 /// Sizes of groups (figures 9 and 11, table 2).
