@@ -213,10 +213,10 @@ impl Node {
     }
 
     pub(crate) fn on_agrees(&mut self, from: NodeId, micros: u32) {
-        if let Some(ring) = self.ring_mut() {
-            if ring.sights.agreements.len() < KNOWN_MAX || ring.sights.agreements.contains_key(&from) {
-                ring.sights.agreements.insert(from, Duration::from_micros(micros.into()));
-            }
+        if let Some(ring) = self.ring_mut()
+            && (ring.sights.agreements.len() < KNOWN_MAX || ring.sights.agreements.contains_key(&from))
+        {
+            ring.sights.agreements.insert(from, Duration::from_micros(micros.into()));
         }
     }
 
