@@ -8,6 +8,7 @@ use std::net::TcpListener;
 use std::os::unix::process::CommandExt as _;
 use std::path::{Path, PathBuf};
 use std::process::{Child, Command, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
@@ -53,12 +54,9 @@ const OWN_VARIABLES: [&str; 10] = [
 pub(crate) fn endpoints(base_port: u16, id: u64) -> Result<Endpoints> {
     let address = |port: u16| format!("127.0.0.1:{port}");
     if base_port == 0 {
-        // Held together, so that they are different ones.
-        let held = [(); 4].map(|()| free_port());
-        let mut ports = Vec::new();
-        for listener in &held {
-            let listener = listener.as_ref().map_err(|error| anyhow::anyhow!("no free port: {error}"))?;
-            ports.push(listener.local_addr()?.port());
+        let mut ports = [0; 4];
+        for port in &mut ports {
+            *port = free_port().context("no free port")?.local_addr()?.port();
         }
         return Ok(Endpoints {
             client: address(ports[0]),
@@ -86,10 +84,18 @@ pub(crate) fn endpoints(base_port: u16, id: u64) -> Result<Endpoints> {
 
 /// A listener on a port that is free, and below those that systems give to outgoing connections: one of these may have it
 /// by the time the node listens.
+///
+/// No port is given twice by one process, and processes that run at the same time begin in different places: what is given
+/// stays free until its node starts.
 fn free_port() -> Result<TcpListener> {
-    const ATTEMPTS_MAX: u32 = 200;
-    for _ in 0..ATTEMPTS_MAX {
-        let port = 10_000 + crate::command::local::random()? % 20_000;
+    const FIRST: u32 = 10_000;
+    const COUNT: u32 = 20_000;
+    /// Ports between the beginnings of two processes.
+    const APART: u32 = 64;
+    static TRIED: AtomicU32 = AtomicU32::new(0);
+    for _ in 0..COUNT {
+        let tried = TRIED.fetch_add(1, Ordering::Relaxed);
+        let port = FIRST + std::process::id().wrapping_mul(APART).wrapping_add(tried) % COUNT;
         if let Ok(listener) = TcpListener::bind(format!("127.0.0.1:{port}")) {
             return Ok(listener);
         }
