@@ -4,6 +4,7 @@
 //! watching a node costs it next to nothing.
 
 mod page;
+mod why;
 
 use std::io::Read as _;
 use std::net::TcpListener;
@@ -22,6 +23,8 @@ use crate::control::Handle;
 use crate::metrics;
 use crate::process::Usage;
 use crate::stats::{HostStats, Snapshot};
+
+pub use why::WhyReport;
 
 /// Sets the levels that are logged; an error says what is wrong with the filter.
 pub type SetLogFilter = Arc<dyn Fn(&str) -> Result<(), String> + Send + Sync>;
@@ -185,12 +188,13 @@ fn error(code: u16, reason: impl Into<String>) -> Reply {
 }
 
 /// The paths and the method each takes.
-const PATHS: [(&str, Method); 11] = [
+const PATHS: [(&str, Method); 12] = [
     ("/", Method::Get),
     ("/metrics", Method::Get),
     ("/health/live", Method::Get),
     ("/health/ready", Method::Get),
     ("/status", Method::Get),
+    ("/why", Method::Get),
     ("/members", Method::Post),
     ("/copies", Method::Post),
     ("/groups", Method::Post),
@@ -220,6 +224,7 @@ impl Desk {
             "/health/live" => self.live(),
             "/health/ready" => self.with_picture(ready),
             "/status" => self.with_picture(|picture| json(200, &report(picture))),
+            "/why" => self.why(),
             "/members" => self.posted(request, |desk, body: MembersBody| {
                 if body.add.is_empty() && body.remove.is_empty() {
                     return error(400, "name members to `add` or node ids to `remove`");
@@ -249,6 +254,14 @@ impl Desk {
             return json(200, &serde_json::json!({ "live": true }));
         }
         error(503, format!("the loop has not turned for {} seconds", silence.as_secs()))
+    }
+
+    fn why(&self) -> Reply {
+        match self.handle.journal(PICTURE_WAIT) {
+            Some(Some(journal)) => json(200, &WhyReport::of(&journal)),
+            Some(None) => error(404, "the nodes of this cluster form no groups"),
+            None => error(503, "the node's loop does not answer"),
+        }
     }
 
     fn set_log_filter(&self, body: LogBody) -> Reply {

@@ -290,28 +290,28 @@ impl fmt::Display for What {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             What::Failure { group, nodes } => {
-                write!(f, "{group} lets go of failed ")?;
+                write!(f, "{group} lets go of failed node ")?;
                 list(f, nodes)
             }
             What::Join { group, nodes } => {
-                write!(f, "{group} takes in ")?;
+                write!(f, "{group} takes in node ")?;
                 list(f, nodes)
             }
             What::Leave { group, nodes } => {
-                write!(f, "{group} lets go of ")?;
+                write!(f, "{group} lets go of node ")?;
                 list(f, nodes)
             }
             What::Split { group, into: [left, right], nodes: [first, second], border } => {
-                write!(f, "{group} splits at bucket {}: {left} with ", border.0)?;
+                write!(f, "{group} splits at bucket {}: {left} with nodes ", border.0)?;
                 list(f, first)?;
-                write!(f, ", {right} with ")?;
+                write!(f, ", {right} with nodes ")?;
                 list(f, second)
             }
             What::Merge { groups: [left, right], into, nodes } => {
-                write!(f, "{left} and {right} merge: {into} with ")?;
+                write!(f, "{left} and {right} merge: {into} with nodes ")?;
                 list(f, nodes)
             }
-            What::Migrate { node, from, to } => write!(f, "{node} moves from {from} to {to}"),
+            What::Migrate { node, from, to } => write!(f, "node {node} moves from {from} to {to}"),
             What::Repartition { groups: [left, right], border } => {
                 write!(f, "the border of {left} and {right} moves to bucket {}", border.0)
             }
@@ -319,15 +319,15 @@ impl fmt::Display for What {
                 write!(f, "the leader of bucket ")?;
                 list(f, buckets.iter().map(|bucket| bucket.0))?;
                 match from {
-                    Some(from) => write!(f, " moves from {from}")?,
+                    Some(from) => write!(f, " moves from node {from}")?,
                     None => write!(f, " changes")?,
                 }
                 match to {
-                    Some(to) => write!(f, " to {to}"),
+                    Some(to) => write!(f, " to node {to}"),
                     None => write!(f, " to whoever is prepared best"),
                 }
             }
-            What::Ask { node, group } => write!(f, "{node} asks {group} to let it in"),
+            What::Ask { node, group } => write!(f, "node {node} asks {group} to let it in"),
             What::Preset { group, from, to } => {
                 write!(f, "{group} follows `{}` after `{}`", to.name(), from.name())
             }

@@ -269,7 +269,7 @@ impl fmt::Display for Motive {
                 write!(f, "how long agreements take is not known, with the fastest {}", Micros(*fastest_us))
             }
             Motive::Unfair { from, to } => write!(f, "who led had {from}, the other {to}"),
-            Motive::Elected { assigned } => write!(f, "the log chose so; {assigned} should have led"),
+            Motive::Elected { assigned } => write!(f, "the log chose so; node {assigned} should have led"),
             Motive::Measured { death, least_us, most_us } => write!(
                 f,
                 "agreements take {} to {}, a member dies before it is replaced with a chance of {death:.1e}",
