@@ -73,7 +73,7 @@ pub fn middle(shards: &[Shard]) -> Option<u64> {
 }
 
 /// Who should lead each shard. `leaders` has who does now, as places among members that can bear as much as `capacities` says;
-/// 0 leads nothing. A shard changes its leader only where that takes a tenth off the most loaded member.
+/// 0 leads nothing. A shard leaves the most loaded member only for one that will have a tenth less than that member has now.
 pub fn leaders(loads: &[f64], leaders: &[Option<usize>], capacities: &[f64]) -> Vec<Option<usize>> {
     let able = |member: &usize| capacities.get(*member).is_some_and(|capacity| *capacity > 0.0);
     let mut sums = vec![0.0; capacities.len()];
@@ -105,8 +105,9 @@ pub fn leaders(loads: &[f64], leaders: &[Option<usize>], capacities: &[f64]) -> 
         let of_most = (0..loads.len()).filter(|shard| chosen[*shard] == Some(most));
         let moved = of_most.filter_map(|shard| {
             let to = idlest(&sums, weight(shard)).filter(|to| *to != most)?;
-            let then = burden(&sums, to, weight(shard)).max(burden(&sums, most, -weight(shard)));
-            (then < now * 0.9).then_some((then, shard, to))
+            let taken = burden(&sums, to, weight(shard));
+            let then = taken.max(burden(&sums, most, -weight(shard)));
+            (taken < now * 0.9).then_some((then, shard, to))
         });
         let Some((_, shard, to)) = moved.min_by(|one, other| one.0.total_cmp(&other.0)) else { break };
         sums[most] -= weight(shard);
@@ -191,6 +192,19 @@ mod tests {
                 assert!(own / capacity <= mean + largest, "{own} for {capacity}, {mean} in the mean");
             }
             assert_eq!(leaders(&loads, &chosen, &capacities), chosen, "nothing moves again");
+        }
+    }
+
+    /// No single one of many shards is a tenth of what its leader bears.
+    #[test]
+    fn many_shards_with_the_same_load_are_spread() {
+        let now: Vec<Option<usize>> =
+            (0..27).map(|shard| Some(if shard < 14 { 0 } else { shard % 2 + 1 })).collect();
+        for load in [0.0, 5.0] {
+            let due = leaders(&[load; 27], &now, &[1.0; 3]);
+            let counts = [0, 1, 2].map(|member| due.iter().filter(|leader| **leader == Some(member)).count());
+            assert!(counts.iter().all(|count| (8..=10).contains(count)), "{counts:?}");
+            assert_eq!(leaders(&[load; 27], &due, &[1.0; 3]), due, "it comes to rest");
         }
     }
 

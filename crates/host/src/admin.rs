@@ -3,20 +3,21 @@
 //! It asks the loop for a picture of the node where it needs one, at most every quarter of a second, so that
 //! watching a node costs it next to nothing.
 
+mod http;
 mod page;
 mod why;
 
-use std::io::Read as _;
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex, PoisonError};
-use std::thread;
 use std::time::{Duration, Instant};
 
+use http_body_util::Full;
+use hyper::body::Bytes;
+use hyper::{Method, Response};
 use quorate_api::Bucket;
 use quorate_kernel::NodeId;
 use quorate_node::{AdminOutcome, AdminRequest, BucketStatus, GroupRequest, Member, Status};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
-use tiny_http::{Header, Method, Request, Response, Server};
 
 use crate::config::Admin as Config;
 use crate::control::Handle;
@@ -29,8 +30,6 @@ pub use why::WhyReport;
 /// Sets the levels that are logged; an error says what is wrong with the filter.
 pub type SetLogFilter = Arc<dyn Fn(&str) -> Result<(), String> + Send + Sync>;
 
-/// Threads that answer.
-const WORKERS: usize = 4;
 /// How old a picture may be.
 const PICTURE_AGE_MAX: Duration = Duration::from_millis(250);
 /// How long the loop may take to give one.
@@ -38,25 +37,16 @@ const PICTURE_WAIT: Duration = Duration::from_secs(2);
 /// A loop that has not turned for so long is not alive.
 const SILENCE_MAX: Duration = Duration::from_secs(10);
 
-type Reply = Response<std::io::Cursor<Vec<u8>>>;
+type Reply = Response<Full<Bytes>>;
 
-/// The door and its threads; dropping it closes the door.
+/// The door; dropping it closes it.
 pub(crate) struct Admin {
-    server: Arc<Server>,
+    _door: http::Door,
 }
 
 impl std::fmt::Debug for Admin {
     fn fmt(&self, f: &mut std::fmt::Formatter<'_>) -> std::fmt::Result {
         f.debug_struct("Admin").finish_non_exhaustive()
-    }
-}
-
-impl Drop for Admin {
-    fn drop(&mut self) {
-        // Nobody waits for the workers: one may be reading from somebody who sends nothing.
-        for _ in 0..WORKERS {
-            self.server.unblock();
-        }
     }
 }
 
@@ -77,21 +67,8 @@ impl Admin {
         config: Config,
         set_log_filter: Option<SetLogFilter>,
     ) -> std::io::Result<Admin> {
-        let server = Server::from_listener(listener, None).map_err(std::io::Error::other)?;
-        let server = Arc::new(server);
         let desk = Arc::new(Desk { handle, config, set_log_filter, picture: Mutex::new(None) });
-        let admin = Admin { server };
-        for _ in 0..WORKERS {
-            let (server, desk) = (Arc::clone(&admin.server), Arc::clone(&desk));
-            thread::Builder::new().name("admin".into()).spawn(move || {
-                while let Ok(mut request) = server.recv() {
-                    let reply = desk.answer(&mut request);
-                    // Whoever asked may have gone.
-                    let _ = request.respond(reply);
-                }
-            })?;
-        }
-        Ok(admin)
+        Ok(Admin { _door: http::Door::open(listener, desk)? })
     }
 }
 
@@ -165,21 +142,10 @@ pub struct OutcomeReport {
     pub reason: Option<String>,
 }
 
-fn header(name: &str, value: &str) -> Header {
-    match Header::from_bytes(name, value) {
-        Ok(header) => header,
-        Err(()) => panic!("a header of ours is well formed: {name}"),
-    }
-}
-
-fn text(code: u16, content_type: &str, body: String) -> Reply {
-    Response::from_data(body).with_status_code(code).with_header(header("Content-Type", content_type))
-}
-
 fn json<T: Serialize>(code: u16, value: &T) -> Reply {
     match serde_json::to_string(value) {
-        Ok(body) => text(code, "application/json", body + "\n"),
-        Err(error) => text(500, "application/json", format!("{{\"error\":\"{error}\"}}\n")),
+        Ok(body) => http::reply(code, "application/json", body + "\n"),
+        Err(error) => http::reply(500, "application/json", format!("{{\"error\":\"{error}\"}}\n")),
     }
 }
 
@@ -188,63 +154,59 @@ fn error(code: u16, reason: impl Into<String>) -> Reply {
 }
 
 /// The paths and the method each takes.
-const PATHS: [(&str, Method); 12] = [
-    ("/", Method::Get),
-    ("/metrics", Method::Get),
-    ("/health/live", Method::Get),
-    ("/health/ready", Method::Get),
-    ("/status", Method::Get),
-    ("/why", Method::Get),
-    ("/members", Method::Post),
-    ("/copies", Method::Post),
-    ("/groups", Method::Post),
-    ("/leadership", Method::Post),
-    ("/recover", Method::Post),
-    ("/log-level", Method::Post),
+static PATHS: [(&str, Method); 12] = [
+    ("/", Method::GET),
+    ("/metrics", Method::GET),
+    ("/health/live", Method::GET),
+    ("/health/ready", Method::GET),
+    ("/status", Method::GET),
+    ("/why", Method::GET),
+    ("/members", Method::POST),
+    ("/copies", Method::POST),
+    ("/groups", Method::POST),
+    ("/leadership", Method::POST),
+    ("/recover", Method::POST),
+    ("/log-level", Method::POST),
 ];
 
 impl Desk {
-    fn answer(&self, request: &mut Request) -> Reply {
-        let path = request.url().split('?').next().unwrap_or_default().to_owned();
-        let Some((path, method)) = PATHS.iter().find(|(known, _)| *known == path) else {
-            let known: Vec<_> = PATHS.iter().map(|(path, _)| *path).collect();
-            return error(404, format!("there is no such path; there are {}", known.join(" ")));
-        };
-        let is_head = *method == Method::Get && *request.method() == Method::Head;
-        if request.method() != method && !is_head {
-            let reply = error(405, format!("{path} takes {method} only"));
-            return reply.with_header(header("Allow", method.as_str()));
-        }
-        match *path {
-            "/" => self.with_picture(|picture| text(200, "text/html; charset=utf-8", page::render(picture))),
+    fn body_bytes_max(&self) -> usize {
+        self.config.body_bytes_max.get()
+    }
+
+    /// Answers a request of one of the paths; waits for the loop where it has to.
+    fn answer(&self, path: &str, body: &[u8]) -> Reply {
+        match path {
+            "/" => self
+                .with_picture(|picture| http::reply(200, "text/html; charset=utf-8", page::render(picture))),
             "/metrics" => self.with_picture(|picture| {
                 let body = metrics::render(picture, Usage::now());
-                text(200, "application/openmetrics-text; version=1.0.0; charset=utf-8", body)
+                http::reply(200, "application/openmetrics-text; version=1.0.0; charset=utf-8", body)
             }),
             "/health/live" => self.live(),
             "/health/ready" => self.with_picture(ready),
             "/status" => self.with_picture(|picture| json(200, &report(picture))),
             "/why" => self.why(),
-            "/members" => self.posted(request, |desk, body: MembersBody| {
+            "/members" => self.posted(body, |desk, body: MembersBody| {
                 if body.add.is_empty() && body.remove.is_empty() {
                     return error(400, "name members to `add` or node ids to `remove`");
                 }
                 desk.ask(AdminRequest::ChangeMembers { add: body.add, remove: body.remove })
             }),
-            "/copies" => self.posted(request, |desk, body: CopiesBody| {
+            "/copies" => self.posted(body, |desk, body: CopiesBody| {
                 desk.ask(AdminRequest::SetCopies { copies: body.copies })
             }),
-            "/groups" => self.posted(request, |desk, body: GroupRequest| desk.ask(AdminRequest::Group(body))),
-            "/leadership" => self.posted(request, |desk, body: LeadershipBody| {
+            "/groups" => self.posted(body, |desk, body: GroupRequest| desk.ask(AdminRequest::Group(body))),
+            "/leadership" => self.posted(body, |desk, body: LeadershipBody| {
                 desk.ask(AdminRequest::TransferLeadership { to: body.to })
             }),
-            "/recover" => self.posted(request, |desk, body: RecoverBody| {
+            "/recover" => self.posted(body, |desk, body: RecoverBody| {
                 if !body.accept_data_loss {
                     return error(400, "say with `accept_data_loss` that what is lost is given up");
                 }
                 desk.ask(AdminRequest::Recover { bucket: Bucket(body.bucket) })
             }),
-            _ => self.posted(request, Desk::set_log_filter),
+            _ => self.posted(body, Desk::set_log_filter),
         }
     }
 
@@ -274,32 +236,9 @@ impl Desk {
         }
     }
 
-    /// Reads the body and hands it on.
-    fn posted<T: DeserializeOwned>(
-        &self,
-        request: &mut Request,
-        then: impl FnOnce(&Desk, T) -> Reply,
-    ) -> Reply {
-        // A page in a browser cannot send this type to another origin without asking first.
-        let is_json = request.headers().iter().any(|header| {
-            header.field.equiv("Content-Type") && header.value.as_str().starts_with("application/json")
-        });
-        if !is_json {
-            return error(415, "send a JSON body with the header Content-Type: application/json");
-        }
-        let bytes_max = self.config.body_bytes_max.get();
-        let mut body = Vec::new();
-        let too_long = request.body_length().is_some_and(|bytes| bytes > bytes_max) || {
-            let read = request.as_reader().take(bytes_max as u64 + 1).read_to_end(&mut body);
-            if let Err(reason) = read {
-                return error(400, format!("the body could not be read: {reason}"));
-            }
-            body.len() > bytes_max
-        };
-        if too_long {
-            return error(413, format!("the body is longer than the limit of {bytes_max} bytes"));
-        }
-        match serde_json::from_slice(&body) {
+    /// Hands a body on, if it is what the path takes.
+    fn posted<T: DeserializeOwned>(&self, body: &[u8], then: impl FnOnce(&Desk, T) -> Reply) -> Reply {
+        match serde_json::from_slice(body) {
             Ok(value) => then(self, value),
             Err(reason) => error(400, format!("the body is not what this path takes: {reason}")),
         }

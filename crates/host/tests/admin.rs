@@ -70,6 +70,32 @@ fn pictures_of_the_node() {
     assert_eq!(get(&node, "/health/ready").0, 200);
 }
 
+/// Whatever somebody announces, the node holds no more than it reads, and lives on.
+#[test]
+fn announced_lengths_are_not_believed() {
+    let node = start(admin_wish()).expect("started");
+    let head = "Host: x\r\nContent-Type: application/json\r\n";
+    for path in ["/members", "/nowhere", "/status"] {
+        let (code, _) = exchange(
+            &node,
+            &format!("POST {path} HTTP/1.1\r\n{head}Content-Length: 99999999999999\r\n\r\n{{"),
+        );
+        assert!([404, 405, 413].contains(&code), "{path}: {code}");
+    }
+    let (code, body) = exchange(
+        &node,
+        &format!("POST /members HTTP/1.1\r\n{head}Content-Length: 99999999999999999999999\r\n\r\n{{"),
+    );
+    assert_eq!((code, body.as_str()), (400, ""));
+    let chunks = format!("800\r\n{}\r\n", " ".repeat(0x800)).repeat(4);
+    let (code, body) = exchange(
+        &node,
+        &format!("POST /members HTTP/1.1\r\n{head}Transfer-Encoding: chunked\r\n\r\n{chunks}"),
+    );
+    assert!(code == 413 && body.contains("limit of 1024 bytes"), "{code} {body}");
+    assert_eq!(get(&node, "/health/ready").0, 200);
+}
+
 #[test]
 fn what_was_done_for_groups_is_told_with_its_reason_and_counted() {
     let node = start(admin_wish()).expect("started");

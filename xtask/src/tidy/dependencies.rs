@@ -24,7 +24,7 @@ pub(super) const MACHINES: &[&str] = &[
 const MACHINE_LIBRARIES: &[&str] = &["bytes", "serde", "postcard", "crc32fast", "itoa", "libm", "memchr"];
 
 /// Libraries that open sockets or files, and the only crates that may do so through them.
-const CONFINED: &[&str] = &["mio", "socket2", "lsm-tree", "tiny_http"];
+const CONFINED: &[&str] = &["mio", "socket2", "hyper", "lsm-tree", "tokio"];
 const CONFINED_TO: &[&str] = &["host", "engine", "bench", "cli"];
 
 /// Where the reason of each library stands.

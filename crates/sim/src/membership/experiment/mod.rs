@@ -7,8 +7,10 @@
 //! | `lossy` | four of five messages from and to one in a hundred members are lost |
 //! | `bootstrap` | all but one start within a second and join |
 //! | `conflicts` | how often two nodes propose different cuts, by watermarks and number of failures |
+//! | `churn` | members live for 20 to 60 s in the mean, crash for good, and others join in their places, for half an hour |
 //! | `small` | how long clusters of three to nine take to remove one that crashed |
 
+mod churn;
 mod conflicts;
 mod fleet;
 mod runs;
@@ -16,7 +18,7 @@ mod runs;
 pub use crate::{Fact, Row};
 
 /// The names of all experiments.
-pub const NAMES: [&str; 6] = ["crashes", "deaf", "lossy", "bootstrap", "conflicts", "small"];
+pub const NAMES: [&str; 7] = ["crashes", "deaf", "lossy", "bootstrap", "conflicts", "churn", "small"];
 
 /// Runs one experiment with so many nodes; `None` if there is none of that name.
 pub fn run(name: &str, nodes: usize, seed: u64) -> Option<Vec<Row>> {
@@ -26,6 +28,7 @@ pub fn run(name: &str, nodes: usize, seed: u64) -> Option<Vec<Row>> {
         "lossy" => vec![runs::lossy(nodes, seed)],
         "bootstrap" => vec![runs::bootstrap(nodes, seed)],
         "conflicts" => conflicts::table(nodes, seed),
+        "churn" => [20.0, 40.0, 60.0].map(|lifetime_s| churn::churn(nodes, lifetime_s, seed)).into(),
         "small" => runs::small(seed),
         _ => return None,
     })
