@@ -4,7 +4,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use quorate_host::{
-    CopiesBody, LeadershipBody, LogBody, MembersBody, OutcomeReport, RecoverBody, StatusReport,
+    CopiesBody, LeadershipBody, LogBody, MembersBody, OutcomeReport, RecoverBody, StatusReport, WhyReport,
 };
 use quorate_node::GroupRequest;
 use serde::Serialize;
@@ -67,6 +67,20 @@ impl AdminClient {
         let what =
             || format!("what listens at {admin} is no Quorate node's admin door, or has another version");
         serde_json::from_str(&text).with_context(what).code(exit::UNAVAILABLE)
+    }
+
+    /// What the node did for groups of late; `None` if its cluster forms none, or it is too old to tell.
+    ///
+    /// # Errors
+    /// If it does not answer, or something else does.
+    pub(crate) fn why(&self, admin: &str) -> Result<Option<WhyReport>> {
+        let mut reply = self.agent.get(format!("http://{admin}/why")).call().code(exit::UNAVAILABLE)?;
+        let text = reply.body_mut().read_to_string().code(exit::UNAVAILABLE)?;
+        match reply.status().as_u16() {
+            200 => serde_json::from_str(&text).map(Some).code(exit::UNAVAILABLE),
+            404 => Ok(None),
+            _ => Err(failure(exit::UNAVAILABLE, format!("{admin} answers: {}", text.trim()))),
+        }
     }
 
     /// Changes the members of the cluster.

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 use clap::{Args, Parser, Subcommand, ValueEnum};
 use quorate_node::Topology;
 
-use crate::command::{bench, check, config, copies, data, figures, groups, members, recover, sim};
+use crate::command::{bench, check, config, copies, data, figures, groups, members, recover, sim, why};
 use crate::exit;
 use crate::output::Format;
 use crate::torture;
@@ -51,6 +51,8 @@ pub(crate) enum Command {
     Groups(groups::Groups),
     #[command(subcommand)]
     Group(groups::Group),
+    #[command(subcommand)]
+    Why(why::Why),
     Recover(recover::Recover),
     /// Move leadership.
     #[command(subcommand)]
@@ -244,7 +246,8 @@ pub(crate) struct Status {
     /// Which cluster.
     #[command(flatten)]
     pub(crate) target: Target,
-    /// Show it again every second until Ctrl-C.
+    /// Show it live on this terminal, the groups as arcs of the ring, until q, Esc or Ctrl-C. With `--output json`: print it
+    /// every second.
     #[arg(long)]
     pub(crate) watch: bool,
 }

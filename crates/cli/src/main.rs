@@ -5,11 +5,13 @@
 mod admin;
 mod args;
 mod command;
+mod deeds;
 mod exit;
 mod local;
 mod output;
 mod torture;
 mod view;
+mod watch;
 
 use std::process::ExitCode;
 
@@ -46,6 +48,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Node(node) => members::node(node).map(done),
         Command::Copies(copies) => command::copies::run(&copies, format).map(done),
         Command::Groups(groups) => command::groups::list(&groups, format).map(done),
+        Command::Why(why) => command::why::run(&why, format).map(done),
         Command::Group(group) => command::groups::change(&group).map(done),
         Command::Recover(recover) => command::recover::run(&recover).map(done),
         Command::Leader(leader) => members::leader(leader).map(done),

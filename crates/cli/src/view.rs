@@ -4,9 +4,10 @@ use std::collections::BTreeMap;
 use std::time::Duration;
 
 use anyhow::Result;
+use quorate_api::Bucket;
 use quorate_host::StatusReport;
 use quorate_kernel::NodeId;
-use quorate_node::{BucketStatus, Endpoints};
+use quorate_node::{BucketStatus, Endpoints, GroupStatus};
 use serde::Serialize;
 
 use crate::admin::AdminClient;
@@ -86,6 +87,30 @@ impl ClusterView {
             }
         }
         best.into_values().map(|(_, bucket)| bucket).collect()
+    }
+
+    /// The groups that hold the buckets, in the order of these: each as whoever speaks for it sees it, else as anybody does who knows its
+    /// newest epoch.
+    pub(crate) fn groups(&self) -> Vec<&GroupStatus> {
+        let mut best: BTreeMap<Bucket, ((u64, bool), &GroupStatus)> = BTreeMap::new();
+        for report in self.reports() {
+            for group in &report.node.groups {
+                let rank = (group.epoch, group.speaker == Some(report.node.id));
+                for bucket in &group.buckets {
+                    let known = best.entry(*bucket).or_insert((rank, group));
+                    if rank > known.0 {
+                        *known = (rank, group);
+                    }
+                }
+            }
+        }
+        let mut groups: Vec<&GroupStatus> = Vec::new();
+        for (_, group) in best.into_values() {
+            if groups.iter().all(|other| other.id != group.id) {
+                groups.push(group);
+            }
+        }
+        groups
     }
 
     /// The halted buckets, with the admin address of a node that says so.

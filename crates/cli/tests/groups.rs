@@ -103,6 +103,7 @@ fn groups_look_after_themselves_and_do_what_they_are_told() {
     cluster.run(&["group", "split", "seven"]).fails(2, "a group is named by `g` and hexadecimal digits");
     let plain = Cluster::up(1, &["--durability", "interval"]);
     plain.run(&["groups"]).fails(1, "form no groups");
+    plain.run(&["why", "key", "foo"]).fails(1, "form no groups");
     plain.run(&["group", "merge", "g1"]).fails(1, "form no groups");
 }
 
@@ -145,4 +146,70 @@ fn a_group_that_lost_most_of_its_members_is_recovered_and_joins_others() {
     let after = settled(&cluster, &[5]);
     assert!(after[0].members.contains(left), "whoever was left has found others");
     look(&cluster, *left as usize);
+}
+
+/// The newest event of a kind that `quorate why` tells of a group.
+fn event(cluster: &Cluster, words: &[&str], kind: &str) -> Option<Value> {
+    let told: Value = serde_json::from_str(&cluster.run(words).ok()).expect("JSON");
+    let events = told["events"].as_array().expect("events");
+    events.iter().rev().find(|event| event["what"]["kind"] == kind).cloned()
+}
+
+fn metrics(cluster: &Cluster, node: usize) -> String {
+    let mut door = cluster.connect(node, "admin");
+    door.send("GET /metrics HTTP/1.1\r\nHost: x\r\nConnection: close\r\n\r\n");
+    door.rest()
+}
+
+#[test]
+fn groups_say_who_is_responsible_and_why_they_changed() {
+    let words = ["--topology", "ring", "--copies", "3", "--buckets", "8", "--durability", "interval"];
+    let cluster = Cluster::up(6, &words);
+    let first = settled(&cluster, &[6]).remove(0);
+    until("it is split by hand", || cluster.run(&["group", "split", &first.name]).code == 0);
+    let halves = settled(&cluster, &[3, 3]);
+
+    let of_old = ["why", "group", &first.name, "--json"];
+    let split = event(&cluster, &of_old, "split").expect("the split");
+    assert_eq!(split["policy"], "by hand", "{split}");
+    assert_eq!(split["end"]["how"], "done", "{split}");
+    // The half that came of it remembers where it came from.
+    let of_half = cluster.run(&["why", "group", &halves[1].name]).ok();
+    for part in
+        [halves[1].name.as_str(), "speaks for it", "splits at bucket", "by hand", "an operator asked for it"]
+    {
+        assert!(of_half.contains(part), "{part} is missing in {of_half}");
+    }
+    let of_key = cluster.run(&["why", "key", "foo"]).ok();
+    assert!(of_key.contains("slot 12182, bucket 5; node ") && of_key.contains("by hand"), "{of_key}");
+    let node = halves[0].members[0];
+    let of_node = cluster.run(&["why", "node", &node.to_string()]).ok();
+    assert!(
+        of_node.contains(&format!("node {node}: serves; ")) && of_node.contains("splits at"),
+        "{of_node}"
+    );
+    let count = |what: &str| -> u64 {
+        let name = format!("quorate_group_operation{what}{{operation=\"split\"}} ");
+        let all = (1..=6).map(|node| metrics(&cluster, node));
+        let values = all
+            .filter_map(|text| text.lines().find_map(|line| line.strip_prefix(&name)?.parse::<u64>().ok()));
+        values.sum()
+    };
+    until("the pictures of the nodes are new", || count("s_completed_total") == 1);
+    assert!(count("s_begun_total") >= 1 && count("_duration_seconds_count") == 1);
+
+    // Who dies is let go for another reason; and who is dead is missed.
+    cluster.run(&["kill", &node.to_string()]).ok();
+    until("it is let go", || groups(&cluster).iter().all(|group| !group.members.contains(&node)));
+    let words = ["why", "node", &node.to_string(), "--output", "json"];
+    until("the reason is told", || event(&cluster, &words, "failure").is_some());
+    let failure = event(&cluster, &words, "failure").expect("the failure");
+    assert_eq!(failure["policy"], "resilience", "{failure}");
+    assert!(failure["motive"]["missing_ms"].as_u64() >= failure["motive"]["repair_ms"].as_u64(), "{failure}");
+    assert!(cluster.run(&["why", "key", "foo"]).ok().contains(&format!("no answer from node {node}")));
+
+    cluster.run(&["why", "group", "gffff"]).fails(1, "there is no group gffff");
+    cluster.run(&["why", "node", "77"]).fails(1, "nobody knows a node 77");
+    cluster.run(&["why", "foo"]).fails(2, "unrecognized subcommand");
+    cluster.run(&["status", "--watch"]).fails(2, "draws on a terminal");
 }

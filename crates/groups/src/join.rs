@@ -70,10 +70,19 @@ pub enum Aim {
     Load,
 }
 
+/// A group that a node chose.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Choice {
+    /// Which.
+    pub group: GroupId,
+    /// Why: none, because it is not safe enough; else because all are, and it fits this best.
+    pub aim: Option<Aim>,
+}
+
 /// The group that a node joins, of those it looked at: never one that has a member on the same machine, if others have not. Of
 /// these the one most likely to fail, as long as one is likelier than `most`; the smallest, if lifetimes are not known. Once
 /// all are safe, as `aim` says.
-pub fn choose(candidates: &[Candidate], most: f64, aim: Aim) -> Option<GroupId> {
+pub fn choose(candidates: &[Candidate], most: f64, aim: Aim) -> Option<Choice> {
     let open = candidates.iter().filter(|candidate| candidate.size < MEMBERS_MAX);
     let alone = |candidate: &&Candidate| candidate.near.host == 0;
     let apart: Vec<&Candidate> = open.clone().filter(alone).collect();
@@ -86,8 +95,9 @@ pub fn choose(candidates: &[Candidate], most: f64, aim: Aim) -> Option<GroupId> 
         let rest = |candidate: &Candidate| Reverse((candidate.size, candidate.near, candidate.group));
         fails(one).total_cmp(&fails(other)).then_with(|| rest(one).cmp(&rest(other)))
     };
-    let needy = unsafe_ones().max_by(by_need);
-    let best = needy.or_else(|| match aim {
+    let chosen = |aim| move |candidate: &Candidate| Choice { group: candidate.group, aim };
+    let needy = unsafe_ones().max_by(by_need).map(chosen(None));
+    let best = || match aim {
         // Whoever was not tried comes last.
         Aim::Latency => open.iter().copied().min_by_key(|candidate| {
             (candidate.latency.unwrap_or(Duration::MAX), candidate.near, candidate.size, candidate.group)
@@ -96,8 +106,8 @@ pub fn choose(candidates: &[Candidate], most: f64, aim: Aim) -> Option<GroupId> 
             let rest = |candidate: &Candidate| Reverse((candidate.near, candidate.size, candidate.group));
             one.load.total_cmp(&other.load).then_with(|| rest(one).cmp(&rest(other)))
         }),
-    });
-    best.map(|candidate| candidate.group)
+    };
+    needy.or_else(|| best().map(chosen(Some(aim))))
 }
 
 /// How long an agreement takes that a node leads among others, to which the ways to and fro are these: until half of them, rounded up, have
@@ -150,15 +160,23 @@ mod tests {
         Candidate { group: GroupId(group), size, failure, near, load, latency }
     }
 
+    fn needy(group: u64) -> Option<Choice> {
+        Some(Choice { group: GroupId(group), aim: None })
+    }
+
+    fn fits(group: u64, aim: Aim) -> Option<Choice> {
+        Some(Choice { group: GroupId(group), aim: Some(aim) })
+    }
+
     #[test]
     fn the_group_most_likely_to_fail_is_joined() {
         let groups = [candidate(1, 5, Some(1e-4)), candidate(2, 7, Some(1e-3)), candidate(3, 3, Some(1e-5))];
-        assert_eq!(choose(&groups, 1e-7, Aim::Load), Some(GroupId(2)));
+        assert_eq!(choose(&groups, 1e-7, Aim::Load), needy(2));
         let unknown = [candidate(1, 5, None), candidate(2, 4, None), candidate(3, 4, None)];
-        assert_eq!(choose(&unknown, 1e-7, Aim::Load), Some(GroupId(2)), "the smallest");
+        assert_eq!(choose(&unknown, 1e-7, Aim::Load), needy(2), "the smallest");
         let mut diverse = unknown.clone();
         diverse[1].near.zone = 2;
-        assert_eq!(choose(&diverse, 1e-7, Aim::Load), Some(GroupId(3)), "where fewer fail with it");
+        assert_eq!(choose(&diverse, 1e-7, Aim::Load), needy(3), "where fewer fail with it");
         assert_eq!(choose(&[], 1e-7, Aim::Load), None);
         assert_eq!(choose(&[candidate(1, MEMBERS_MAX, None)], 1e-7, Aim::Load), None, "it is full");
     }
@@ -167,9 +185,9 @@ mod tests {
     fn no_machine_has_two_members_of_a_group_if_that_can_be() {
         let mut groups = [candidate(1, 3, Some(0.5)), candidate(2, 9, Some(1e-9))];
         groups[0].near = Near { host: 1, rack: 1, zone: 1 };
-        assert_eq!(choose(&groups, 1e-7, Aim::Latency), Some(GroupId(2)));
+        assert_eq!(choose(&groups, 1e-7, Aim::Latency), fits(2, Aim::Latency));
         groups[1].near.host = 1;
-        assert_eq!(choose(&groups, 1e-7, Aim::Latency), Some(GroupId(1)), "or else as if it were not so");
+        assert_eq!(choose(&groups, 1e-7, Aim::Latency), needy(1), "or else as if it were not so");
     }
 
     #[test]
@@ -179,10 +197,10 @@ mod tests {
         groups[0].latency = Some(Duration::from_millis(80));
         groups[1].latency = Some(Duration::from_millis(50));
         groups[2].load = 900.0;
-        assert_eq!(choose(&groups, 1e-7, Aim::Latency), Some(GroupId(2)));
-        assert_eq!(choose(&groups, 1e-7, Aim::Load), Some(GroupId(3)));
+        assert_eq!(choose(&groups, 1e-7, Aim::Latency), fits(2, Aim::Latency));
+        assert_eq!(choose(&groups, 1e-7, Aim::Load), fits(3, Aim::Load));
         groups[0].failure = Some(1e-6);
-        assert_eq!(choose(&groups, 1e-7, Aim::Load), Some(GroupId(1)), "safety goes first");
+        assert_eq!(choose(&groups, 1e-7, Aim::Load), needy(1), "safety goes first");
     }
 
     #[test]

@@ -63,6 +63,15 @@ impl Preset {
         }
     }
 
+    /// As configurations call it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Preset::Steady => "steady",
+            Preset::Wide => "wide",
+            Preset::Restless => "restless",
+        }
+    }
+
     /// What is done there. Sizes follow from lifetimes in each of them.
     pub const fn policies(self) -> Policies {
         match self {

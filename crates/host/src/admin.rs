@@ -5,6 +5,7 @@
 
 mod http;
 mod page;
+mod why;
 
 use std::net::TcpListener;
 use std::sync::{Arc, Mutex, PoisonError};
@@ -23,6 +24,8 @@ use crate::control::Handle;
 use crate::metrics;
 use crate::process::Usage;
 use crate::stats::{HostStats, Snapshot};
+
+pub use why::WhyReport;
 
 /// Sets the levels that are logged; an error says what is wrong with the filter.
 pub type SetLogFilter = Arc<dyn Fn(&str) -> Result<(), String> + Send + Sync>;
@@ -151,12 +154,13 @@ fn error(code: u16, reason: impl Into<String>) -> Reply {
 }
 
 /// The paths and the method each takes.
-static PATHS: [(&str, Method); 11] = [
+static PATHS: [(&str, Method); 12] = [
     ("/", Method::GET),
     ("/metrics", Method::GET),
     ("/health/live", Method::GET),
     ("/health/ready", Method::GET),
     ("/status", Method::GET),
+    ("/why", Method::GET),
     ("/members", Method::POST),
     ("/copies", Method::POST),
     ("/groups", Method::POST),
@@ -182,6 +186,7 @@ impl Desk {
             "/health/live" => self.live(),
             "/health/ready" => self.with_picture(ready),
             "/status" => self.with_picture(|picture| json(200, &report(picture))),
+            "/why" => self.why(),
             "/members" => self.posted(body, |desk, body: MembersBody| {
                 if body.add.is_empty() && body.remove.is_empty() {
                     return error(400, "name members to `add` or node ids to `remove`");
@@ -211,6 +216,14 @@ impl Desk {
             return json(200, &serde_json::json!({ "live": true }));
         }
         error(503, format!("the loop has not turned for {} seconds", silence.as_secs()))
+    }
+
+    fn why(&self) -> Reply {
+        match self.handle.journal(PICTURE_WAIT) {
+            Some(Some(journal)) => json(200, &WhyReport::of(&journal)),
+            Some(None) => error(404, "the nodes of this cluster form no groups"),
+            None => error(503, "the node's loop does not answer"),
+        }
     }
 
     fn set_log_filter(&self, body: LogBody) -> Reply {

@@ -6,7 +6,7 @@ use std::sync::{Arc, mpsc};
 use std::time::{Duration, Instant};
 
 use mio::Waker;
-use quorate_node::{AdminOutcome, AdminRequest};
+use quorate_node::{AdminOutcome, AdminRequest, Journal};
 
 use crate::stats::Snapshot;
 
@@ -15,6 +15,8 @@ use crate::stats::Snapshot;
 pub(crate) enum Control {
     /// A picture of the node.
     Snapshot(mpsc::Sender<Snapshot>),
+    /// What the node did for groups, and why; nothing where nodes form none.
+    Journal(mpsc::Sender<Option<Journal>>),
     /// An operator's request.
     Admin(AdminRequest, mpsc::Sender<AdminOutcome>),
     /// An orderly stop.
@@ -64,6 +66,13 @@ impl Handle {
     pub fn snapshot(&self, wait: Duration) -> Option<Snapshot> {
         let (told, answer) = mpsc::channel();
         self.ask(Control::Snapshot(told));
+        answer.recv_timeout(wait).ok()
+    }
+
+    /// What the node did for groups, and why, if nodes form groups; `None` if its loop does not answer in time.
+    pub fn journal(&self, wait: Duration) -> Option<Option<Journal>> {
+        let (told, answer) = mpsc::channel();
+        self.ask(Control::Journal(told));
         answer.recv_timeout(wait).ok()
     }
 

@@ -1,7 +1,7 @@
 //! What a machine must offer to be run here.
 
 use quorate_kernel::{Event, Machine, NodeId, Out};
-use quorate_node::{Input, Map, Output, Status};
+use quorate_node::{Input, Journal, Map, Output, Status};
 use serde::{Serialize, de::DeserializeOwned};
 
 /// A whole node: a machine with the surface of `quorate-node`, whose messages and records have a form on the wire
@@ -17,6 +17,9 @@ pub trait Hosted:
 {
     /// How it sees itself and its cluster.
     fn status(&self) -> Status;
+
+    /// What it did for groups, and why; `None` where nodes form no groups.
+    fn journal(&self) -> Option<&Journal>;
 
     /// Who leads and holds which slots, as far as it knows.
     fn map(&self) -> Map;

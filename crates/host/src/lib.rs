@@ -34,6 +34,7 @@ mod token;
 
 pub use admin::{
     CopiesBody, LeadershipBody, LogBody, MembersBody, OutcomeReport, RecoverBody, SetLogFilter, StatusReport,
+    WhyReport,
 };
 pub use config::{Config, ConfigError};
 pub use control::{Addresses, Handle};

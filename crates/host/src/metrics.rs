@@ -9,7 +9,7 @@ use prometheus_client::metrics::counter::ConstCounter;
 use prometheus_client::metrics::gauge::ConstGauge;
 use prometheus_client::registry::{Registry, Unit};
 
-use quorate_node::BucketStatus;
+use quorate_node::{BucketStatus, TOOK_BOUNDS_US, Tally};
 
 use crate::process::Usage;
 use crate::stats::{Histogram, Kind, Snapshot};
@@ -36,6 +36,7 @@ impl Collector for Picture {
         self.counters(&mut encoder)?;
         self.gauges(&mut encoder)?;
         self.labelled(&mut encoder)?;
+        self.deeds(&mut encoder)?;
         self.histograms(&mut encoder)
     }
 }
@@ -164,6 +165,39 @@ impl Picture {
                 let label = [("bucket", bucket.bucket.0)];
                 ConstGauge::new(value(bucket)).encode(family.encode_family(&label)?)?;
             }
+        }
+        Ok(())
+    }
+
+    /// Every operation on groups with its name as the label.
+    fn deeds(&self, encoder: &mut DescriptorEncoder<'_>) -> fmt::Result {
+        type Value = fn(&Tally) -> u64;
+        if self.snapshot.deeds.is_empty() {
+            return Ok(());
+        }
+        let all: [(&str, &str, Value); 4] = [
+            ("group_operations_begun", "Operations on groups that this node began", |it| it.begun),
+            ("group_operations_completed", "Those that happened", |it| it.completed),
+            ("group_operations_given_up", "Those that had no effect", |it| it.given_up),
+            ("group_operations_unseen", "Those whose end this node has not seen", |it| it.unseen),
+        ];
+        for (name, help, value) in all {
+            let mut family = encoder.encode_descriptor(name, help, None, MetricType::Counter)?;
+            for (kind, tally) in &self.snapshot.deeds {
+                let labels = [("operation", kind.name())];
+                ConstCounter::new(value(tally)).encode(family.encode_family(&labels)?)?;
+            }
+        }
+        let (name, help) =
+            ("group_operation_duration", "From beginning an operation on groups until it has happened");
+        let unit = Some(&Unit::Seconds);
+        let mut family = encoder.encode_descriptor(name, help, unit, MetricType::Histogram)?;
+        let bounds = || TOOK_BOUNDS_US.iter().map(|us| *us as f64 / 1e6).chain([f64::INFINITY]);
+        for (kind, tally) in &self.snapshot.deeds {
+            let labels = [("operation", kind.name())];
+            let buckets: Vec<(f64, u64)> = bounds().zip(tally.took).collect();
+            let (sum, count) = (tally.took_ns as f64 / 1e9, tally.completed);
+            family.encode_family(&labels)?.encode_histogram::<NoLabelSet>(sum, count, &buckets, None)?;
         }
         Ok(())
     }

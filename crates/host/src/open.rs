@@ -9,7 +9,9 @@ use quorate_engine::data_dir::{DataDir, Meta};
 use quorate_engine::lsm::{self, LsmStore};
 use quorate_engine::wal::{self, Wal};
 use quorate_kernel::{ClusterId, NodeId, wire};
-use quorate_node::{Endpoints, LogConfig, Map, Member, Node, NodeConfig, Placing, Preset, Status, Topology};
+use quorate_node::{
+    Endpoints, Journal, LogConfig, Map, Member, Node, NodeConfig, Placing, Preset, Status, Topology,
+};
 use quorate_store::{MemoryStore, Store};
 
 use crate::config::{Config, ConfigError, Durability, Policies};
@@ -23,6 +25,10 @@ use crate::start::{Host, Options, Parts, Running, launch, system};
 impl Hosted for Node {
     fn status(&self) -> Status {
         Node::status(self)
+    }
+
+    fn journal(&self) -> Option<&Journal> {
+        Node::journal(self)
     }
 
     fn map(&self) -> Map {

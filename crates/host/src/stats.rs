@@ -2,7 +2,7 @@
 
 use std::time::Duration;
 
-use quorate_node::Status;
+use quorate_node::{DeedKind, Status, Tally};
 use serde::{Deserialize, Serialize};
 
 use crate::peers::PeerStats;
@@ -169,6 +169,8 @@ pub struct Snapshot {
     pub host: HostStats,
     /// Counters of notable states.
     pub marks: Vec<(&'static str, u64)>,
+    /// What the node did for groups; empty where nodes form none.
+    pub deeds: Vec<(DeedKind, Tally)>,
     /// Distributions of durations.
     pub distributions: Distributions,
 }

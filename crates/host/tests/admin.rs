@@ -7,7 +7,8 @@ use std::net::TcpStream;
 use std::sync::{Arc, Mutex};
 
 use common::{Node, PATIENCE, Wish, start, wish};
-use quorate_host::{OutcomeReport, StatusReport};
+use quorate_host::{OutcomeReport, StatusReport, WhyReport};
+use quorate_node::{GroupId, How, Policy};
 
 fn admin_wish() -> Wish {
     let mut wish = wish();
@@ -93,6 +94,33 @@ fn announced_lengths_are_not_believed() {
     );
     assert!(code == 413 && body.contains("limit of 1024 bytes"), "{code} {body}");
     assert_eq!(get(&node, "/health/ready").0, 200);
+}
+
+#[test]
+fn what_was_done_for_groups_is_told_with_its_reason_and_counted() {
+    let node = start(admin_wish()).expect("started");
+    let why = || serde_json::from_str::<WhyReport>(&get(&node, "/why").1).expect("a report");
+    assert_eq!(why(), WhyReport::default());
+    assert_eq!(post(&node, "/groups", r#"{"split":{"group":7}}"#).0, 200);
+    let report = why();
+    let [deed] = &report.deeds[..] else { panic!("one deed, not {report:?}") };
+    assert_eq!((deed.number, deed.what.groups()), (1, vec![GroupId(7)]));
+    assert_eq!(deed.motive.policy(), Policy::ByHand);
+    assert_eq!(deed.end.as_ref().map(|end| &end.how), Some(&How::Done));
+    let seen = || get(&node, "/metrics").1;
+    common::until("the picture is a new one", || {
+        seen().contains("quorate_group_operations_begun_total{operation=\"split\"} 1")
+    });
+    let metrics = seen();
+    for line in [
+        "quorate_group_operations_completed_total{operation=\"split\"} 1",
+        "quorate_group_operations_given_up_total{operation=\"split\"} 0",
+        "quorate_group_operations_begun_total{operation=\"failure\"} 0",
+        "quorate_group_operation_duration_seconds_count{operation=\"split\"} 1",
+        "quorate_group_operation_duration_seconds_count{operation=\"merge\"} 0",
+    ] {
+        assert!(metrics.contains(line), "{line} is missing in {metrics}");
+    }
 }
 
 #[test]

@@ -126,6 +126,7 @@ impl Node {
                     let why = "the node named is no member";
                     return self.admin_ended(asker, AdminOutcome::Refused(why.into()), out);
                 }
+                self.note_handed_over(cx.wall, to);
                 self.step_all(cx, &shard::Input::Transfer(to), out);
                 self.admin_ended(asker, AdminOutcome::Done, out);
             }

@@ -156,6 +156,7 @@ impl Node {
             replica.took = takes;
         }
         for bucket in takers.drain(..) {
+            self.note_elected(cx.wall, bucket);
             self.announce(bucket, out);
             self.lane(bucket).origin.resume();
             self.dispatch(cx, bucket, out);

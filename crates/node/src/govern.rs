@@ -16,10 +16,13 @@ use quorate_kernel::{Cx, NodeId, Time};
 use quorate_shard::{Mutant, Note, Part};
 
 use crate::admin::Asker;
+use crate::deeds::{How, What};
 use crate::interface::{AdminOutcome, ConnectionId, Ticket};
+use crate::journal::Begun;
 use crate::machine::{Node, Out};
+use crate::motive::{Motive, SizeWanted};
 use crate::plan::{Plan, Whole};
-use crate::ring::{note_content, note_name};
+use crate::ring::{Ring, note_content, note_name};
 
 /// No client's: what ends for it was asked by this node itself, and its ticket is the home of the group for which it was.
 pub(crate) const OWN: ConnectionId = ConnectionId(u64::MAX);
@@ -44,9 +47,19 @@ pub(crate) struct Effort {
     /// When a border was moved last.
     moved_at: Option<Time>,
     /// What an operator wants, and has not begun.
-    pub(crate) wish: Option<(Asker, Operation)>,
+    pub(crate) wish: Option<(Asker, Wanted)>,
     /// The operator who wanted what is under way.
     asker: Option<Asker>,
+    /// What is under way, as it was noted.
+    begun: Vec<Begun>,
+}
+
+/// An operation that is due.
+#[derive(Debug)]
+pub(crate) struct Wanted {
+    operation: Operation,
+    /// What it is noted as, and why it is due. A change of members may be several at once.
+    deeds: Vec<(What, Motive)>,
 }
 
 impl Effort {
@@ -55,9 +68,9 @@ impl Effort {
         self.under_way
     }
 
-    /// Who waits for what is wanted or under way.
-    pub(crate) fn asker(self) -> Option<Asker> {
-        self.asker.or(self.wish.map(|(asker, _)| asker))
+    /// Who waits for what is wanted or under way, and what is under way.
+    pub(crate) fn left(self) -> (Option<Asker>, Vec<Begun>) {
+        (self.asker.or(self.wish.map(|(asker, _)| asker)), self.begun)
     }
 }
 
@@ -74,17 +87,22 @@ impl Node {
             return;
         };
         let wish = self.effort(home).and_then(|effort| effort.wish.take());
-        let (asker, wanted) = wish.map_or((None, None), |(asker, operation)| (Some(asker), Some(operation)));
-        let Some(operation) = wanted.or_else(|| self.operation_due(cx, home, &stand)) else { return };
+        let (asker, wanted) = wish.map_or((None, None), |(asker, wanted)| (Some(asker), Some(wanted)));
+        let wanted = wanted.or_else(|| self.operation_due(cx, home, &stand));
+        let Some(Wanted { operation, deeds }) = wanted else { return };
         let Some(parts) = self.parts_of(cx, &operation, &stand, seat) else {
             let why = "it makes no sense by what is known of the groups: look at them and try again";
+            self.dismiss(cx, deeds, why);
             let outcome = AdminOutcome::Refused(why.into());
             return asker.into_iter().for_each(|asker| self.admin_ended(asker, outcome.clone(), out));
         };
         cx.marks.hit(mark_of(&operation));
-        let now = cx.now;
-        let Some(effort) = self.effort(home) else { return };
-        (effort.under_way, effort.asker) = (true, asker);
+        let (now, wall) = (cx.now, cx.wall);
+        let Some(ring) = self.ring_mut() else { return };
+        let noted = deeds.into_iter().map(|(what, motive)| ring.journal.begin((now, wall), what, motive));
+        let begun = noted.collect();
+        let Some(effort) = ring.efforts.get_mut(&home) else { return };
+        (effort.under_way, effort.asker, effort.begun) = (true, asker, begun);
         if matches!(operation, Operation::Repartition { .. }) {
             effort.moved_at = Some(now);
         }
@@ -101,7 +119,7 @@ impl Node {
         let (chance, now) = (cx.rng.next_u64(), cx.now);
         let Some(effort) = self.effort(home) else { return };
         effort.under_way = false;
-        let asker = effort.asker.take();
+        let (asker, begun) = (effort.asker.take(), core::mem::take(&mut effort.begun));
         effort.failures = if done { 0 } else { (effort.failures + 1).min(BACK_OFF_DOUBLINGS) };
         let most = BACK_OFF * (1 << effort.failures);
         let rest = Duration::from_micros(chance % most.as_micros() as u64);
@@ -113,7 +131,23 @@ impl Node {
                 AdminOutcome::Refused("the groups have changed meanwhile: look at them and try again".into())
             }
         };
+        if let Some(ring) = self.ring_mut() {
+            let how = match &outcome {
+                AdminOutcome::Done => How::Done,
+                AdminOutcome::Refused(_) => How::GivenUp("the groups had changed meanwhile".into()),
+                AdminOutcome::Unknown(_) => How::Unseen("the time ran out".into()),
+            };
+            begun.into_iter().for_each(|begun| ring.journal.end(now, begun, how.clone()));
+        }
         asker.into_iter().for_each(|asker| self.admin_ended(asker, outcome.clone(), out));
+    }
+
+    /// What could not be begun.
+    fn dismiss(&mut self, cx: &Cx<'_>, deeds: Vec<(What, Motive)>, why: &str) {
+        let Some(ring) = self.ring_mut() else { return };
+        for (what, motive) in deeds {
+            ring.journal.remark(cx.wall, what, motive, How::GivenUp(why.into()));
+        }
     }
 
     fn effort(&mut self, home: Bucket) -> Option<&mut Effort> {
@@ -121,21 +155,21 @@ impl Node {
     }
 
     /// What should become of a group, by the policies.
-    fn operation_due(&mut self, cx: &mut Cx<'_>, home: Bucket, stand: &Stand) -> Option<Operation> {
+    fn operation_due(&mut self, cx: &mut Cx<'_>, home: Bucket, stand: &Stand) -> Option<Wanted> {
         let group = &stand.group;
-        let (operation, staying) = self.members_change(cx, home, group)?;
-        if operation.is_some() {
-            return operation;
+        let size = self.size_wanted(cx.now);
+        let (wanted, staying) = self.members_change(cx, home, group, size)?;
+        if wanted.is_some() {
+            return wanted;
         }
         if !self.is_settled(group) {
             return None;
         }
         let alone = stand.before.name.id == group.name.id;
         let neighbours = (!alone).then_some((stand.before.members.len(), stand.after.members.len()));
-        let sizes = self.sizes(cx.now);
         let id = group.name.id;
         let mut name = || draw_name(cx);
-        match resize(staying, neighbours, sizes) {
+        let operation = match resize(staying, neighbours, size.sizes()) {
             Some(Resize::MergeBefore) => {
                 Some(Operation::Merge { left: stand.before.name.id, right: id, name: name() })
             }
@@ -148,14 +182,28 @@ impl Node {
                 let (first, _) = self.halves_of(group);
                 Some(Operation::Split { group: id, border, first, names })
             }
-            None if alone => None,
-            None if self.policies().moves_borders => self.border_due(cx.now, home, stand),
+            None if !alone && self.policies().moves_borders => {
+                let (operation, motive) = self.border_due(cx.now, home, stand)?;
+                return Some(self.wanted(operation, motive));
+            }
             None => None,
-        }
+        };
+        Some(self.wanted(operation?, Motive::Size { members: staying, size }))
+    }
+
+    /// An operation that changes more than members, and why it is due.
+    pub(crate) fn wanted(&self, operation: Operation, motive: Motive) -> Wanted {
+        let changed = operation.changed();
+        let groups = self.ring().map(Ring::groups).unwrap_or_default();
+        let members = groups.into_iter().filter(|group| changed.contains(&group.name.id));
+        let members: Vec<NodeId> = members.flat_map(|group| group.members.iter().copied()).collect();
+        let bucket = |border| Bucket::of_position(border, self.config.buckets);
+        let what = What::of(&operation, &members, bucket);
+        Wanted { operation, deeds: what.map(|what| (what, motive)).into_iter().collect() }
     }
 
     /// Where a border of a group should be that has much more to do than a neighbour: it gives something away.
-    fn border_due(&self, now: Time, home: Bucket, stand: &Stand) -> Option<Operation> {
+    fn border_due(&self, now: Time, home: Bucket, stand: &Stand) -> Option<(Operation, Motive)> {
         let ring = self.ring()?;
         let moved_at = ring.efforts.get(&home).and_then(|effort| effort.moved_at);
         if moved_at.is_some_and(|at| now.since(at) < WINDOW) {
@@ -175,10 +223,13 @@ impl Node {
             border(first, second).filter(|border| group.span.contains(*border) && *border != group.span.start)
         };
         let (id, left, right) = (group.name.id, before.name.id, after.name.id);
-        let forward = border(group, after).map(|border| Operation::Repartition { left: id, right, border });
+        let of_each = |group: &Group| (load(group) / group.members.len().max(1) as f64) as u64;
+        let uneven = |other| Motive::Uneven { load: of_each(group), neighbour: of_each(other) };
+        let forward = border(group, after)
+            .map(|border| (Operation::Repartition { left: id, right, border }, uneven(after)));
         forward.or_else(|| {
             let border = border(before, group)?;
-            Some(Operation::Repartition { left, right: id, border })
+            Some((Operation::Repartition { left, right: id, border }, uneven(before)))
         })
     }
 
@@ -196,7 +247,8 @@ impl Node {
         cx: &mut Cx<'_>,
         home: Bucket,
         group: &Group,
-    ) -> Option<(Option<Operation>, usize)> {
+        size: SizeWanted,
+    ) -> Option<(Option<Wanted>, usize)> {
         let (me, repair_after) = (self.config.me.id, self.config.repair_after());
         let roster = self.roster.as_mut()?;
         let view = roster.membership.view()?;
@@ -219,8 +271,18 @@ impl Node {
         };
         let stays_twice = self.config.limits.breaks(Mutant::InTwoGroups);
         let wants_out = |id: &NodeId| ring.leavers.contains(&(home, *id));
-        let leaves = |id: &NodeId| is_gone(id) || (is_twice(id) && !stays_twice) || wants_out(id);
-        let remove: Vec<NodeId> = group.members.iter().copied().filter(leaves).collect();
+        let (mut gone, mut emptied, mut twice) = (Vec::new(), Vec::new(), Vec::new());
+        for id in &group.members {
+            match () {
+                () if is_gone(id) => gone.push(*id),
+                () if wants_out(id) => emptied.push(*id),
+                () if is_twice(id) && !stays_twice => twice.push(*id),
+                () => {}
+            }
+        }
+        let missed =
+            gone.iter().filter_map(|id| ring.missing.get(id)).map(|since| cx.now.since(*since)).min();
+        let remove = [&gone[..], &emptied, &twice].concat();
         let room = MEMBERS_MAX - group.members.len();
         let asked = ring.joiners.range((home, NodeId(0))..=(home, NodeId(u64::MAX))).map(|(_, id)| *id);
         let is_free = |id: &NodeId| view.has(*id) && (ring.group_with(*id).is_none() || stays_twice);
@@ -231,8 +293,19 @@ impl Node {
         let is_change = !(add.is_empty() && remove.is_empty());
         // A group that all want to leave finds others first.
         let is_possible = is_change && staying + add.len() > 0;
-        let operation = Operation::Members { group: group.name.id, add, remove };
-        Some((is_possible.then_some(operation), staying))
+        let (group, members) = (group.name.id, group.members.len());
+        let ms = |span: Duration| u64::try_from(span.as_millis()).unwrap_or(u64::MAX);
+        let gone_for =
+            Motive::Gone { missing_ms: ms(missed.unwrap_or_default()), repair_ms: ms(repair_after) };
+        let mut deeds = Vec::from([
+            (What::Failure { group, nodes: gone }, gone_for),
+            (What::Leave { group, nodes: emptied }, Motive::Emptied),
+            (What::Leave { group, nodes: twice }, Motive::Twice),
+            (What::Join { group, nodes: add.clone() }, Motive::Wants { members, size }),
+        ]);
+        deeds.retain(|(what, _)| !what.nodes().is_empty());
+        let operation = Operation::Members { group, add, remove };
+        Some((is_possible.then_some(Wanted { operation, deeds }), staying))
     }
 
     /// Where the members of a group stand.

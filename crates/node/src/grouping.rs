@@ -15,6 +15,7 @@ use crate::govern::draw_name;
 use crate::interface::{AdminOutcome, AdminRequest, GroupRequest, GroupStatus, Ticket};
 use crate::machine::{Node, Out};
 use crate::message::Message;
+use crate::motive::Motive;
 use crate::ring::Ring;
 
 impl Ring {
@@ -140,9 +141,10 @@ impl Node {
                 Operation::Repartition { left, right: *which, border }
             }
         };
+        let wanted = self.wanted(operation, Motive::Asked);
         let effort = self.ring_mut().map(|ring| ring.efforts.entry(home).or_default());
         match effort {
-            Some(effort) if effort.wish.is_none() => effort.wish = Some((asker, operation)),
+            Some(effort) if effort.wish.is_none() => effort.wish = Some((asker, wanted)),
             _ => return Err("another operation was asked for: try again".into()),
         }
         Ok(())

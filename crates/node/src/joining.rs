@@ -5,13 +5,17 @@ use alloc::vec::Vec;
 use core::time::Duration;
 use quorate_api::Bucket;
 use quorate_groups::Group;
-use quorate_groups::join::{Aim, Candidate, Near, choose};
+use quorate_groups::join::{Aim, Candidate, Choice, Near, choose};
 use quorate_kernel::{Cx, NodeId, Time};
 use quorate_shard::Mutant;
 
+use crate::deeds::{How, What};
+use crate::journal::Clocks;
 use crate::machine::{Node, Out};
 use crate::message::Message;
-use crate::ring::Word;
+use crate::motive::Motive;
+use crate::policies::micros;
+use crate::ring::{Ring, Word};
 
 /// How often a node without a group asks for one. Longer than a way around the world and back.
 const ASK_EVERY: Duration = Duration::from_millis(400);
@@ -21,7 +25,43 @@ const SAMPLES_OF_LATENCY: usize = 3;
 /// Nodes that want to join a group; who finds no room asks again.
 const JOINERS_MAX: usize = 256;
 
+impl Ring {
+    /// This node asks a group to let it in; asking it again is nothing new.
+    fn note_asked(&mut self, clocks: Clocks, me: NodeId, choice: Choice, candidates: &[Candidate]) {
+        if self.asked.as_ref().is_some_and(|(group, _)| *group == choice.group) {
+            return;
+        }
+        if let Some((_, begun)) = self.asked.take() {
+            self.journal.end(clocks.0, begun, How::GivenUp("another group was asked".into()));
+        }
+        let Some(motive) = motive_of(choice, candidates) else { return };
+        let what = What::Ask { node: me, group: choice.group };
+        self.asked = Some((choice.group, self.journal.begin(clocks, what, motive)));
+    }
+}
+
+/// Why a group was chosen of these.
+fn motive_of(choice: Choice, candidates: &[Candidate]) -> Option<Motive> {
+    let groups = candidates.len();
+    let Candidate { size, failure, load, latency, .. } =
+        *candidates.iter().find(|candidate| candidate.group == choice.group)?;
+    Some(match choice.aim {
+        None => Motive::Needy { members: size, failure, groups },
+        Some(Aim::Latency) => Motive::Near { agreement_us: latency.map(micros), groups },
+        // Saturates; nobody has that much to do.
+        Some(Aim::Load) => Motive::Busy { load: load as u64, groups },
+    })
+}
+
 impl Node {
+    /// This node is in a group now.
+    fn note_joined(&mut self, now: Time) {
+        let Some(ring) = self.ring_mut() else { return };
+        if let Some((_, begun)) = ring.asked.take() {
+            ring.journal.end(now, begun, How::Done);
+        }
+    }
+
     /// A node of the view that is in no group asks the one that needs it most, of some, to let it in.
     pub(crate) fn ask_for_group(&mut self, cx: &mut Cx<'_>, out: &mut Out) {
         let me = self.config.me.id;
@@ -32,7 +72,9 @@ impl Node {
         }
         let asks_again = self.config.limits.breaks(Mutant::InTwoGroups) && cx.rng.chance(1, 4);
         if let Some(group) = ring.group_with(me).filter(|_| !asks_again) {
-            return self.ask_to_leave(cx.now, ring.home(group), out);
+            let home = ring.home(group);
+            self.note_joined(cx.now);
+            return self.ask_to_leave(cx.now, home, out);
         }
         if self.stopping || ring.drained {
             return;
@@ -54,8 +96,10 @@ impl Node {
         let chosen = choose(&candidates, most, aim);
         let Some(ring) = self.ring_mut() else { return };
         (ring.asked_at, ring.sampled) = (cx.now, Vec::new());
-        let home = groups.iter().find(|group| Some(group.name.id) == chosen).map(|group| ring.home(group));
+        let Some(choice) = chosen else { return };
+        let home = groups.iter().find(|group| group.name.id == choice.group).map(|group| ring.home(group));
         let Some(home) = home else { return };
+        ring.note_asked((cx.now, cx.wall), me, choice, &candidates);
         match self.believed_leader(home) {
             Some(leader) if leader == me => self.on_wants_group(home, me),
             // A question; nothing about this node's disk is told.

@@ -15,18 +15,22 @@ mod buckets;
 mod collect;
 mod config;
 mod connections;
+mod deeds;
 mod dispatch;
 mod endpoints;
 mod gate;
 mod govern;
 mod grouping;
+mod handing;
 mod holders;
 mod interface;
 mod joining;
+mod journal;
 mod lane;
 mod load;
 mod machine;
 mod message;
+mod motive;
 mod named;
 mod near;
 mod origin;
@@ -48,13 +52,16 @@ mod transact;
 mod transactions;
 
 pub use config::{BUCKETS_MAX, Limits, NodeConfig, Placing, Topology};
+pub use deeds::{Deed, DeedKind, End, How, What};
 pub use endpoints::Endpoints;
 pub use interface::{
     AdminOutcome, AdminRequest, BucketStatus, ClientRequest, ConnectionId, GroupRequest, GroupStatus, Halt,
     Input, Map, Member, Output, Status, Ticket,
 };
+pub use journal::{Begun, Clocks, DEEDS_MAX, Journal, TOOK_BOUNDS_US, Tally};
 pub use machine::{Node, Out, Timer};
 pub use message::Message;
+pub use motive::{Burden, Motive, Policy, SizeByLifetimes, SizeWanted};
 pub use quorate_buckets::{COPIES_MAX, LABEL_BYTES_MAX, Placement};
 pub use quorate_groups::preset::Preset;
 pub use quorate_groups::{Group, GroupId, Line, Name, Seat, Span, Which};

@@ -12,6 +12,7 @@ use quorate_groups::load::leaders;
 use quorate_kernel::{NodeId, Time};
 use quorate_shard::{self as shard, batch_header};
 
+use crate::journal::Clocks;
 use crate::machine::{Node, Out};
 use crate::message::Message;
 use crate::ring::Word;
@@ -81,7 +82,7 @@ impl Node {
     }
 
     /// Who should lead each bucket of a group for which this node speaks, by what is asked of them.
-    pub(crate) fn assign_leaders(&mut self, group: &Group) {
+    pub(crate) fn assign_leaders(&mut self, clocks: Clocks, home: Bucket, group: &Group) {
         let Some(ring) = self.ring() else { return };
         let buckets = ring.buckets(group);
         let loads: Vec<f64> = buckets.iter().map(|bucket| ring.load_of(*bucket)).collect();
@@ -95,16 +96,19 @@ impl Node {
         let there: Vec<NodeId> = group.members.iter().copied().filter(is_there).collect();
         let able: Vec<NodeId> = if self.policies().moves_leaders {
             let may = ring.sights.may_lead(&there, leads);
-            there.into_iter().zip(may).filter_map(|(id, may)| may.then_some(id)).collect()
+            there.iter().zip(may).filter_map(|(id, may)| may.then_some(*id)).collect()
         } else {
-            there
+            there.clone()
         };
         let capacities: Vec<f64> =
             group.members.iter().map(|id| f64::from(u8::from(able.contains(id)))).collect();
         let due = leaders(&loads, &now, &capacities);
+        let due = due.into_iter().map(|place| place.and_then(|place| group.members.get(place).copied()));
+        let due: Vec<(Bucket, Option<NodeId>)> = buckets.iter().copied().zip(due).collect();
+        self.note_handings(clocks, home, group.name.id, (&there, &able), &due);
         let Some(ring) = self.ring_mut() else { return };
-        for (bucket, place) in buckets.iter().zip(due) {
-            ring.leaders[usize::from(bucket.0)] = place.and_then(|place| group.members.get(place).copied());
+        for (bucket, leader) in due {
+            ring.leaders[usize::from(bucket.0)] = leader;
         }
     }
 }

@@ -15,8 +15,11 @@ use quorate_groups::preset::{Measured, Policies, Preset};
 use quorate_groups::resilience::{Sizes, chance_of_failure, size_for};
 use quorate_kernel::{Cx, NodeId, Time};
 
+use crate::deeds::{How, What};
+use crate::journal::Clocks;
 use crate::machine::{Node, Out};
 use crate::message::Message;
+use crate::motive::{Motive, SizeByLifetimes, SizeWanted};
 use crate::ring::Word;
 
 /// How often the way to others is measured.
@@ -90,6 +93,12 @@ impl Sights {
         may_lead(&agreements)
     }
 
+    /// How long agreements take that a member leads, in microseconds, and that the fastest of some leads.
+    pub(crate) fn agreements_us(&self, member: NodeId, of: &[NodeId]) -> (Option<u64>, u64) {
+        let known = |id: &NodeId| self.agreements.get(id).copied();
+        (known(&member).map(micros), of.iter().filter_map(known).min().map_or(0, micros))
+    }
+
     /// Members by how far they are from this node, if all ways are known.
     pub(crate) fn by_way(&self, me: NodeId, members: &[NodeId]) -> Option<Vec<(NodeId, Duration)>> {
         let way = |id: &NodeId| match *id == me {
@@ -121,6 +130,11 @@ impl Sights {
     }
 }
 
+/// Saturates.
+pub(crate) fn micros(span: Duration) -> u64 {
+    u64::try_from(span.as_micros()).unwrap_or(u64::MAX)
+}
+
 impl Node {
     /// What is done by itself, and how.
     pub(crate) fn policies(&self) -> Policies {
@@ -128,18 +142,22 @@ impl Node {
         preset.or_else(|| self.ring().map(|ring| ring.sights.preset)).unwrap_or(Preset::Steady).policies()
     }
 
-    /// How many members groups should have.
-    pub(crate) fn sizes(&self, now: Time) -> Sizes {
-        let copies = usize::from(self.config.copies);
+    /// How many members groups should have, and what that follows from.
+    pub(crate) fn size_wanted(&self, now: Time) -> SizeWanted {
+        let around = |wanted: usize, lifetimes| {
+            let Sizes { least, most } = Sizes::around(wanted);
+            SizeWanted { least, most, wanted, lifetimes }
+        };
         let (Some(ring), Some(most)) = (self.ring(), self.failure_most()) else {
-            return Sizes::around(copies);
+            return around(usize::from(self.config.copies), None);
         };
         let within = self.config.repair_after() + REPLACED;
         let (sum, count) = ring.sights.born.keys().fold((0.0, 0.0), |(sum, count), id| {
             (sum + ring.sights.chance_of_death(now, *id, within), count + 1.0)
         });
-        let chance = if count > 0.0 { sum / count } else { 0.0 };
-        Sizes::around(size_for(chance, most))
+        let death = if count > 0.0 { sum / count } else { 0.0 };
+        let nines = self.config.placing.nines;
+        around(size_for(death, most), Some(SizeByLifetimes { death, nines }))
     }
 
     /// The chance of failing before it is whole again that a group may have; none if sizes do not follow from it.
@@ -221,27 +239,33 @@ impl Node {
     }
 
     /// For whoever speaks for a group: chooses the policies that fit what was measured.
-    pub(crate) fn choose_preset(&mut self, now: Time, group: &Group) {
-        let chosen = self.preset_for(now, group);
-        if let Some(ring) = self.ring_mut() {
-            ring.sights.preset = chosen;
+    pub(crate) fn choose_preset(&mut self, (now, wall): Clocks, group: &Group) {
+        let (chosen, motive) = self.preset_for(now, group);
+        let Some(ring) = self.ring_mut() else { return };
+        ring.sights.preset = chosen;
+        let from = core::mem::replace(&mut ring.preset_noted, chosen);
+        if let Some(motive) = motive.filter(|_| from != chosen) {
+            let what = What::Preset { group: group.name.id, from, to: chosen };
+            ring.journal.remark(wall, what, motive, How::Done);
         }
     }
 
-    fn preset_for(&self, now: Time, group: &Group) -> Preset {
-        let Some(ring) = self.ring() else { return Preset::Steady };
+    /// Which policies, and why, if that was decided now.
+    fn preset_for(&self, now: Time, group: &Group) -> (Preset, Option<Motive>) {
+        let Some(ring) = self.ring() else { return (Preset::Steady, None) };
         let sights = &ring.sights;
         if let Some(chosen) = self.config.placing.preset {
-            return chosen;
+            return (chosen, Some(Motive::Configured));
         }
         let agreements = || group.members.iter().filter_map(|id| sights.agreements.get(id).copied());
         let (Some(least), Some(most)) = (agreements().min(), agreements().max()) else {
-            return sights.preset;
+            return (sights.preset, None);
         };
         let within = self.config.repair_after() + REPLACED;
         let death: f64 = group.members.iter().map(|id| sights.chance_of_death(now, *id, within)).sum();
         let death = death / group.members.len().max(1) as f64;
-        Preset::auto(Measured { death, latencies: (least, most) }, sights.preset)
+        let chosen = Preset::auto(Measured { death, latencies: (least, most) }, sights.preset);
+        (chosen, Some(Motive::Measured { death, least_us: micros(least), most_us: micros(most) }))
     }
 
     /// Two halves of a group: where operations shall be fast and nobody knows who shares failures with whom, those who are near to each

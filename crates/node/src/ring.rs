@@ -24,8 +24,11 @@ use serde::{Deserialize, Serialize};
 
 use crate::admin::Asker;
 use crate::config::{NodeConfig, Topology};
+use crate::deeds::How;
 use crate::govern::Effort;
+use crate::handing::Handing;
 use crate::interface::AdminOutcome;
+use crate::journal::{Begun, Journal};
 use crate::machine::{Node, Out};
 use crate::message::Message;
 use crate::placing::{MARK, member_ids};
@@ -98,6 +101,14 @@ pub(crate) struct Ring {
     pub(crate) sights: Sights,
     /// Groups of which this node, in none, has asked how far they are.
     pub(crate) sampled: Vec<GroupId>,
+    /// What was done here for groups, and why.
+    pub(crate) journal: Journal,
+    /// The group that this node, in none, asked last, as it was noted.
+    pub(crate) asked: Option<(GroupId, Begun)>,
+    /// Buckets that are to get other leaders, of groups that this node speaks for.
+    pub(crate) handings: Vec<Handing>,
+    /// The policies that this node chose last for a group that it speaks for.
+    pub(crate) preset_noted: Preset,
     /// Whether logs may have to follow something that was just learnt.
     pub(crate) is_news: bool,
     told_at: Time,
@@ -133,6 +144,10 @@ impl Ring {
                 efforts: BTreeMap::new(),
                 sights: Sights::new(),
                 sampled: Vec::new(),
+                journal: Journal::default(),
+                asked: None,
+                handings: Vec::new(),
+                preset_noted: Preset::Steady,
                 is_news: false,
                 told_at: Time::default(),
                 asked_at: Time::default(),
@@ -241,6 +256,11 @@ impl Node {
         self.ring().map(Ring::groups).unwrap_or_default()
     }
 
+    /// What this node did for groups, and why; `None` in clusters of another topology.
+    pub fn journal(&self) -> Option<&Journal> {
+        self.ring().map(|ring| &ring.journal)
+    }
+
     /// Whether an operation of a group for which this node speaks is under way.
     pub fn regroups(&self) -> bool {
         self.ring().is_some_and(|ring| ring.efforts.values().any(Effort::is_under_way))
@@ -277,20 +297,32 @@ impl Node {
             ring.told_at = cx.now;
             self.tell_loads(cx.now, out);
         }
-        for asker in lost.into_iter().filter_map(Effort::asker) {
-            let why = "somebody else speaks for the group now: look at the groups before trying again";
-            self.admin_ended(asker, AdminOutcome::Unknown(why.into()), out);
-        }
+        lost.into_iter().for_each(|effort| self.lose(cx.now, effort, out));
+        self.look_at_handings(cx.now, &homes);
         for home in homes.iter().filter(|_| tells) {
             if let Some(stand) = self.seat(*home).and_then(|seat| seat.stand()) {
-                self.choose_preset(cx.now, &stand.group);
-                self.assign_leaders(&stand.group);
+                self.choose_preset((cx.now, cx.wall), &stand.group);
+                self.assign_leaders((cx.now, cx.wall), *home, &stand.group);
             }
             self.tell_seat(*home, out);
         }
         self.look_whether_drained(out);
         for home in homes {
             self.govern(cx, home, out);
+        }
+    }
+
+    /// Somebody else speaks for a group: what was under way ends elsewhere.
+    fn lose(&mut self, now: Time, effort: Effort, out: &mut Out) {
+        let (asker, begun) = effort.left();
+        if let Some(ring) = self.ring_mut() {
+            for begun in begun {
+                ring.journal.end(now, begun, How::Unseen("somebody else speaks for the group now".into()));
+            }
+        }
+        if let Some(asker) = asker {
+            let why = "somebody else speaks for the group now: look at the groups before trying again";
+            self.admin_ended(asker, AdminOutcome::Unknown(why.into()), out);
         }
     }
 

@@ -13,3 +13,4 @@ pub(crate) mod recover;
 pub(crate) mod sim;
 pub(crate) mod start;
 pub(crate) mod status;
+pub(crate) mod why;

@@ -9,17 +9,19 @@ use crate::args::{Status, Target};
 use crate::command::groups;
 use crate::output::{Format, Table, print, print_json};
 use crate::view::{self, ClusterView, NodeView};
+use crate::watch;
 
 const WATCH_EVERY: Duration = Duration::from_secs(1);
 
 /// Shows every node. Nodes that do not answer are shown as down: that is no error.
 pub(crate) fn status(status: &Status, format: Format) -> Result<()> {
+    if status.watch && format == Format::Text {
+        return watch::run(&status.target);
+    }
     loop {
         let view = view::gather(&status.target)?;
         match format {
             Format::Json => print_json(&view)?,
-            // Clears the screen first, so that the table stays in its place.
-            Format::Text if status.watch => print(&format!("\x1b[2J\x1b[H{}", render(&view)))?,
             Format::Text => print(&render(&view))?,
         }
         if !status.watch {
@@ -29,7 +31,8 @@ pub(crate) fn status(status: &Status, format: Format) -> Result<()> {
     }
 }
 
-fn render(view: &ClusterView) -> String {
+/// The cluster as tables.
+pub(crate) fn render(view: &ClusterView) -> String {
     let mut table = Table::new(&[
         "NODE", "STATE", "ROLE", "LEADER", "LIST", "APPLIED", "CHOSEN", "LAST", "KEYS", "CLIENTS", "MEMORY",
         "PID", "ADMIN",

@@ -4,7 +4,7 @@ use std::sync::mpsc::TryRecvError;
 
 use quorate_engine::wal::Room;
 use quorate_kernel::{Event, Time};
-use quorate_node::{AdminOutcome, BucketStatus, Input, Status, Ticket};
+use quorate_node::{AdminOutcome, BucketStatus, DeedKind, Input, Journal, Status, Tally, Ticket};
 
 use super::{Driver, HOUSEKEEPING};
 use crate::control::Control;
@@ -22,6 +22,7 @@ impl<M: Hosted> Driver<M> {
             match self.controls.try_recv() {
                 // Whoever asked may have gone; that is no concern of the loop.
                 Ok(Control::Snapshot(told)) => drop(told.send(self.snapshot())),
+                Ok(Control::Journal(told)) => drop(told.send(self.machine.journal().cloned())),
                 Ok(Control::Stop) => self.stop(),
                 Ok(Control::Admin(request, told)) if self.live.admin.len() < ADMIN_MAX => {
                     self.live.next_admin += 1;
@@ -58,6 +59,7 @@ impl<M: Hosted> Driver<M> {
             node: Status { store_bytes: self.store.size_bytes(), ..self.machine.status() },
             host: self.host_stats(),
             marks: self.marks.iter().collect(),
+            deeds: self.machine.journal().into_iter().flat_map(tallies).collect(),
             distributions: Distributions {
                 requests: self.clients.latency.clone(),
                 ..self.live.distributions.clone()
@@ -124,6 +126,10 @@ impl<M: Hosted> Driver<M> {
             self.step(Event::Input(Input::DiskFull(full)));
         }
     }
+}
+
+fn tallies(journal: &Journal) -> impl Iterator<Item = (DeedKind, Tally)> {
+    journal.tallies().map(|(kind, tally)| (kind, *tally))
 }
 
 /// A bucket as INFO tells it.

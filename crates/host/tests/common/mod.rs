@@ -21,7 +21,8 @@ use quorate_host::config::Durability;
 use quorate_host::{Config, Handle, Host, Hosted, Identity, Options, Parts, RunError, StartError};
 use quorate_kernel::{ClusterId, Cx, Event, Machine, NodeId, Out, Position};
 use quorate_node::{
-    AdminOutcome, AdminRequest, ClientRequest, GroupRequest, Input, Map, Member, Output, Status,
+    AdminOutcome, AdminRequest, ClientRequest, GroupId, GroupRequest, How, Input, Journal, Map, Member,
+    Motive, Output, Status, What,
 };
 use quorate_store::MemoryStore;
 use serde::{Deserialize, Serialize};
@@ -51,6 +52,7 @@ pub(crate) struct Toy {
     stopping: bool,
     /// Requests for key `hold`, answered when the connection closes or never.
     held: u64,
+    journal: Journal,
 }
 
 #[derive(Debug, Clone, Serialize, Deserialize)]
@@ -74,6 +76,7 @@ impl Toy {
             disk_full: false,
             stopping: false,
             held: 0,
+            journal: Journal::default(),
         }
     }
 
@@ -169,11 +172,17 @@ impl Machine for Toy {
                 self.lost += 1;
             }
             Event::Input(Input::ConnectionClosed(_)) => self.held = 0,
+            Event::Input(Input::Admin(ticket, AdminRequest::Group(GroupRequest::Split { group }))) => {
+                let into = [GroupId(8), GroupId(9)];
+                let what = What::Split { group, into, nodes: Default::default(), border: Bucket(1) };
+                let begun = self.journal.begin((cx.now, cx.wall), what, Motive::Asked);
+                self.journal.end(cx.now, begun, How::Done);
+                out.output(Output::Admin(ticket, AdminOutcome::Done));
+            }
             Event::Input(Input::Admin(
                 ticket,
                 AdminRequest::TransferLeadership { .. }
                 | AdminRequest::SetCopies { copies: 1..=9 }
-                | AdminRequest::Group(GroupRequest::Split { .. })
                 | AdminRequest::Recover { bucket: Bucket(0) },
             )) => {
                 out.output(Output::Admin(ticket, AdminOutcome::Done));
@@ -219,6 +228,10 @@ impl Hosted for Toy {
             groups: Vec::new(),
             buckets: Vec::new(),
         }
+    }
+
+    fn journal(&self) -> Option<&Journal> {
+        Some(&self.journal)
     }
 
     fn map(&self) -> Map {

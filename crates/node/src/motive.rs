@@ -1,0 +1,281 @@
+//! Why something was done for a group: the policy, and the figures that it went by.
+
+use core::fmt;
+use core::time::Duration;
+use quorate_groups::resilience::Sizes;
+use quorate_kernel::NodeId;
+use serde::{Deserialize, Serialize};
+
+/// What decided something.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case")]
+pub enum Policy {
+    /// An operator.
+    ByHand,
+    /// Groups have enough members that are there.
+    Resilience,
+    /// The same, where the size follows from how long nodes live.
+    Lifetimes,
+    /// Operations are fast.
+    Latency,
+    /// Everybody has as much to do.
+    Load,
+    /// What is measured of a deployment decides which policies are followed.
+    Preset,
+    /// None of a group's policies: the members of a log chose their leader.
+    Election,
+}
+
+impl Policy {
+    /// As people read it.
+    pub const fn name(self) -> &'static str {
+        match self {
+            Policy::ByHand => "by hand",
+            Policy::Resilience => "resilience",
+            Policy::Lifetimes => "lifetimes",
+            Policy::Latency => "latency",
+            Policy::Load => "load",
+            Policy::Preset => "preset",
+            Policy::Election => "election",
+        }
+    }
+}
+
+/// How large groups are to be, and what that follows from.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct SizeWanted {
+    /// Merged below so many members.
+    pub least: usize,
+    /// Split above so many.
+    pub most: usize,
+    /// Around this size.
+    pub wanted: usize,
+    /// Set where it follows from how long nodes live.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub lifetimes: Option<SizeByLifetimes>,
+}
+
+/// What the size of groups follows from where nobody says it.
+#[derive(Debug, Clone, Copy, PartialEq, Serialize, Deserialize)]
+pub struct SizeByLifetimes {
+    /// The chance that a node dies before it is replaced, in the mean.
+    pub death: f64,
+    /// How many nines of availability are wanted.
+    pub nines: u8,
+}
+
+impl SizeWanted {
+    pub(crate) fn sizes(&self) -> Sizes {
+        Sizes { least: self.least, most: self.most }
+    }
+}
+
+impl fmt::Display for SizeWanted {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "wanted {}..{}, about {}", self.least, self.most, self.wanted)?;
+        match self.lifetimes {
+            Some(SizeByLifetimes { death, nines }) => {
+                write!(
+                    f,
+                    " for {nines} nines where a node dies before it is replaced with a chance of {death:.1e}"
+                )
+            }
+            None => Ok(()),
+        }
+    }
+}
+
+/// What a member leads of its group.
+#[derive(Debug, Clone, Copy, Default, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Burden {
+    /// How many buckets.
+    pub buckets: usize,
+    /// Requests in a second for them.
+    pub load: u64,
+}
+
+impl fmt::Display for Burden {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{} buckets and {}/s", self.buckets, self.load)
+    }
+}
+
+/// Why something was begun.
+#[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
+#[serde(rename_all = "snake_case", tag = "ground")]
+pub enum Motive {
+    /// An operator asked for it.
+    Asked,
+    /// The configuration says so.
+    Configured,
+    /// An operator empties the node; it asked its group to let it go.
+    Emptied,
+    /// Members were in no view or not connected for so long.
+    Gone {
+        /// The one that was missed last, in milliseconds.
+        missing_ms: u64,
+        /// From when on they count as gone, in milliseconds.
+        repair_ms: u64,
+    },
+    /// A member is in another group as well, which is smaller.
+    Twice,
+    /// Nodes that are in no group asked to be let in.
+    Wants {
+        /// How many members the group had.
+        members: usize,
+        /// How many it should have.
+        size: SizeWanted,
+    },
+    /// The group has not the size that it should have.
+    Size {
+        /// How many members stay.
+        members: usize,
+        /// How many it should have.
+        size: SizeWanted,
+    },
+    /// A group has much more to do than its neighbour. Requests in a second, for each member.
+    Uneven {
+        /// Of the group that gives something away.
+        load: u64,
+        /// Of its neighbour.
+        neighbour: u64,
+    },
+    /// Of the groups that were looked at it needs a member most.
+    Needy {
+        /// How many members it has.
+        members: usize,
+        /// The chance that it fails before it is whole again, if lifetimes are known.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        failure: Option<f64>,
+        /// How many groups were looked at.
+        groups: usize,
+    },
+    /// All groups that were looked at are safe, and with this one agreements are fastest.
+    Near {
+        /// How long an agreement would take, in microseconds, if that was measured.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        agreement_us: Option<u64>,
+        /// How many groups were looked at.
+        groups: usize,
+    },
+    /// All groups that were looked at are safe, and this one has most to do.
+    Busy {
+        /// Requests in a second, for each member.
+        load: u64,
+        /// How many groups were looked at.
+        groups: usize,
+    },
+    /// Nobody led the buckets.
+    Leaderless,
+    /// Who led the buckets is no member of their group, or cannot be reached.
+    LeaderGone,
+    /// Who led the buckets takes much longer to agree with the others than the fastest member.
+    Slow {
+        /// How long it takes, in microseconds, if that was measured.
+        #[serde(default, skip_serializing_if = "Option::is_none")]
+        agreement_us: Option<u64>,
+        /// How long the fastest takes, in microseconds.
+        fastest_us: u64,
+    },
+    /// Who led the buckets has more to do for their group than another member.
+    Unfair {
+        /// What it led.
+        from: Burden,
+        /// What the other led.
+        to: Burden,
+    },
+    /// The log chose who led; it was somebody else who should have led it.
+    Elected {
+        /// Who.
+        assigned: NodeId,
+    },
+    /// What was measured of the nodes.
+    Measured {
+        /// The chance that a member dies before it is replaced.
+        death: f64,
+        /// How long agreements take, in microseconds, if the fastest leads.
+        least_us: u64,
+        /// The same if the slowest leads.
+        most_us: u64,
+    },
+}
+
+impl Motive {
+    /// What decided.
+    pub const fn policy(&self) -> Policy {
+        match self {
+            Motive::Asked | Motive::Configured | Motive::Emptied => Policy::ByHand,
+            Motive::Wants { size, .. } | Motive::Size { size, .. } if size.lifetimes.is_some() => {
+                Policy::Lifetimes
+            }
+            Motive::Gone { .. }
+            | Motive::Twice
+            | Motive::Wants { .. }
+            | Motive::Size { .. }
+            | Motive::Needy { .. }
+            | Motive::Leaderless
+            | Motive::LeaderGone => Policy::Resilience,
+            Motive::Near { .. } | Motive::Slow { .. } => Policy::Latency,
+            Motive::Uneven { .. } | Motive::Busy { .. } | Motive::Unfair { .. } => Policy::Load,
+            Motive::Elected { .. } => Policy::Election,
+            Motive::Measured { .. } => Policy::Preset,
+        }
+    }
+}
+
+/// Microseconds as people read them.
+struct Micros(u64);
+
+impl fmt::Display for Micros {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        write!(f, "{:?}", Duration::from_micros(self.0))
+    }
+}
+
+impl fmt::Display for Motive {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self {
+            Motive::Asked => write!(f, "an operator asked for it"),
+            Motive::Configured => write!(f, "the configuration says so"),
+            Motive::Emptied => write!(f, "an operator empties it"),
+            Motive::Gone { missing_ms, repair_ms } => {
+                write!(f, "not there for {missing_ms} ms, counts as gone after {repair_ms}")
+            }
+            Motive::Twice => write!(f, "also in another group, which is smaller"),
+            Motive::Wants { members, size } => {
+                write!(f, "in no group and asked; {members} members, {size}")
+            }
+            Motive::Size { members, size } => write!(f, "{members} members, {size}"),
+            Motive::Uneven { load, neighbour } => {
+                write!(f, "{load}/s for each member, {neighbour}/s at the neighbour")
+            }
+            Motive::Needy { members, failure, groups } => {
+                write!(f, "of {groups} groups the one that needs it most: {members} members")?;
+                failure.map_or(Ok(()), |failure| write!(f, ", fails with a chance of {failure:.1e}"))
+            }
+            Motive::Near { agreement_us, groups } => {
+                write!(f, "of {groups} groups, all safe, the nearest")?;
+                agreement_us.map_or(Ok(()), |us| write!(f, ": agreements in {}", Micros(us)))
+            }
+            Motive::Busy { load, groups } => {
+                write!(f, "of {groups} groups, all safe, the busiest: {load}/s for each member")
+            }
+            Motive::Leaderless => write!(f, "nobody led"),
+            Motive::LeaderGone => write!(f, "who led is no member or cannot be reached"),
+            Motive::Slow { agreement_us: Some(us), fastest_us } => {
+                write!(f, "agreements took {}, with the fastest {}", Micros(*us), Micros(*fastest_us))
+            }
+            Motive::Slow { agreement_us: None, fastest_us } => {
+                write!(f, "how long agreements take is not known, with the fastest {}", Micros(*fastest_us))
+            }
+            Motive::Unfair { from, to } => write!(f, "who led had {from}, the other {to}"),
+            Motive::Elected { assigned } => write!(f, "the log chose so; node {assigned} should have led"),
+            Motive::Measured { death, least_us, most_us } => write!(
+                f,
+                "agreements take {} to {}, a member dies before it is replaced with a chance of {death:.1e}",
+                Micros(*least_us),
+                Micros(*most_us),
+            ),
+        }
+    }
+}
