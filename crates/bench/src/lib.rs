@@ -9,6 +9,7 @@
 //! - *outrun*: a transaction that did not happen because a key that it watched had changed.
 //! - *gap*: a time in which no write was acknowledged to anybody.
 
+mod chirp;
 mod client;
 mod clock;
 mod driver;
@@ -29,6 +30,7 @@ mod tpcc;
 mod transact;
 mod ycsb;
 
+pub use chirp::{ChirpReport, ChirpSpec, run_chirp};
 pub use client::{Client, ClientError};
 pub use clock::now_ns;
 pub use facts::Machine;

@@ -222,13 +222,10 @@ pub(crate) fn play<P: Player + Send>(
         drivers.push(Driver::new(orders, player, Arc::clone(&budget), Arc::clone(progress))?);
         before += clients;
     }
-    let servers_before = usage(&options.servers);
-    let own_before = own_cpu();
+    let usage = Usage::begin(&options.servers);
     let (measured, players) = play_all(drivers)?;
-    let own = own_cpu().saturating_sub(own_before);
+    let (servers, own) = usage.end();
     let took = Duration::from_nanos(clock::now_ns().min(end_ns).saturating_sub(measure_from_ns));
-    let servers =
-        (!options.servers.is_empty()).then(|| difference(&servers_before, &usage(&options.servers)));
     let report = Report::new(description, options.machine.clone(), &measured, took, progress, servers, own);
     Ok((report, players))
 }
@@ -252,8 +249,27 @@ fn play_all<P: Player + Send>(mut drivers: Vec<Driver<P>>) -> Result<(Measured, 
     Ok((measured, drivers.into_iter().map(Driver::into_player).collect()))
 }
 
-fn nanos(duration: Duration) -> u64 {
+pub(crate) fn nanos(duration: Duration) -> u64 {
     u64::try_from(duration.as_nanos()).unwrap_or(u64::MAX)
+}
+
+/// What servers and this program had used when the load began.
+pub(crate) struct Usage<'a> {
+    pids: &'a [u32],
+    servers: Vec<(u32, ProcessStat)>,
+    own: Duration,
+}
+
+impl<'a> Usage<'a> {
+    pub(crate) fn begin(pids: &'a [u32]) -> Usage<'a> {
+        Usage { pids, servers: usage(pids), own: own_cpu() }
+    }
+
+    /// What they have used since: the servers if they are known, and this program.
+    pub(crate) fn end(self) -> (Option<(usize, Duration, u64)>, Duration) {
+        let servers = (!self.pids.is_empty()).then(|| difference(&self.servers, &usage(self.pids)));
+        (servers, own_cpu().saturating_sub(self.own))
+    }
 }
 
 fn usage(pids: &[u32]) -> Vec<(u32, ProcessStat)> {

@@ -56,6 +56,19 @@ fn requests_take_one_hop_and_transactions_span_buckets() {
         }
         differs(client.counters(), before) == (40, 0)
     });
+    // Keys of several buckets and one that is not there, at one instant.
+    let several = Outcome::Done(vec!["3".to_owned(), String::new(), "7".to_owned()]);
+    let texts = |values: Vec<Option<_>>| values.into_iter().map(text).collect::<Vec<_>>();
+    assert_eq!(client.get_all(&["k3", "none", "k7"]).map(texts), several);
+    let mut transaction = client.begin();
+    transaction.put("k7", "seven");
+    assert_eq!(transaction.get("k3").map(text), Outcome::Done("3".into()));
+    let values = transaction.get_all(&["k3", "k7", "k9", "none", "k9"]).map(texts);
+    assert_eq!(values, Outcome::Done(["3", "seven", "9", "", "9"].map(str::to_owned).into()));
+    assert_eq!(Client::new(doors(&cluster, "client")).put("k9", "changed"), Outcome::Done(()));
+    assert_eq!(transaction.commit(), Outcome::Refused(Refusal::Conflict));
+    assert_eq!(client.get_all(&["k7"]).map(texts), Outcome::Done(vec!["7".to_owned()]));
+    assert_eq!(client.get_all::<&str>(&[]), Outcome::Done(Vec::new()));
     assert_eq!(client.delete("k0"), Outcome::Done(true));
     assert_eq!(client.delete("k0"), Outcome::Done(false));
 

@@ -67,6 +67,16 @@ impl Client {
         self.read(slot_of(key), &request, 1).and_then(|replies| value_of(replies.first()))
     }
 
+    /// The values of several keys in their order, `None` where there is none: all of them as they stood at one instant, wherever
+    /// they lie. It is one question to one node, of which the newest values are told. What holds no string counts as none. The end is
+    /// never unknown; an answer that would be longer than 32 MiB is [`Refusal::Answered`].
+    pub fn get_all<K: AsRef<[u8]>>(&mut self, keys: &[K]) -> Outcome<Vec<Option<Bytes>>> {
+        let Some(slot) = lowest_slot(keys) else { return Outcome::Done(Vec::new()) };
+        let mut request = Vec::new();
+        resp::encode(&mut request, &with_keys(&[b"MGET"], keys));
+        self.read(slot, &request, 1).and_then(|replies| values_of(replies.first(), keys.len()))
+    }
+
     /// Sets a key to a value.
     pub fn put(&mut self, key: impl AsRef<[u8]>, value: impl AsRef<[u8]>) -> Outcome<()> {
         let commands = vec![vec![&b"SET"[..], key.as_ref(), value.as_ref()]];
@@ -101,6 +111,23 @@ impl Client {
             };
             let version = version.cast_unsigned();
             value_of(replies.get(1)).map(|value| Read { version, value })
+        })
+    }
+
+    /// Reads several keys with their versions. Where keys change meanwhile, their versions are the old ones.
+    pub(crate) fn read_versions(&mut self, keys: &[&[u8]]) -> Outcome<Vec<Read>> {
+        let Some(slot) = lowest_slot(keys) else { return Outcome::Done(Vec::new()) };
+        let mut requests = Vec::new();
+        resp::encode(&mut requests, &with_keys(&[b"QUORATE", b"VERSIONS"], keys));
+        resp::encode(&mut requests, &with_keys(&[b"MGET"], keys));
+        self.read(slot, &requests, 2).and_then(|replies| {
+            let Some(versions) = versions_of(replies.first(), keys.len()) else {
+                return Outcome::Refused(Refusal::Answered("the answer is no versions".into()));
+            };
+            values_of(replies.get(1), keys.len()).map(|values| {
+                let pairs = versions.into_iter().zip(values);
+                pairs.map(|(version, value)| Read { version, value }).collect()
+            })
         })
     }
 
@@ -284,6 +311,42 @@ fn value_of(reply: Option<&Reply>) -> Outcome<Option<Bytes>> {
     }
 }
 
+/// The values that the answer to MGET tells.
+fn values_of(reply: Option<&Reply>, count: usize) -> Outcome<Vec<Option<Bytes>>> {
+    if let Some(Reply::Array(replies)) = reply
+        && replies.len() == count
+    {
+        let mut values = Vec::with_capacity(count);
+        for reply in replies {
+            match value_of(Some(reply)) {
+                Outcome::Done(value) => values.push(value),
+                Outcome::Refused(why) => return Outcome::Refused(why),
+                Outcome::Unknown(why) => return Outcome::Unknown(why),
+            }
+        }
+        return Outcome::Done(values);
+    }
+    Outcome::Refused(Refusal::Answered(format!("the answer is not {count} values")))
+}
+
+/// The versions that the answer to QUORATE VERSIONS tells.
+fn versions_of(reply: Option<&Reply>, count: usize) -> Option<Vec<u64>> {
+    let Some(Reply::Array(replies)) = reply else { return None };
+    let number =
+        |reply: &Reply| if let Reply::Int(number) = reply { Some(number.cast_unsigned()) } else { None };
+    replies.iter().map(number).collect::<Option<Vec<_>>>().filter(|versions| versions.len() == count)
+}
+
+/// The lowest slot of several keys, whose leader is asked about all of them.
+fn lowest_slot<K: AsRef<[u8]>>(keys: &[K]) -> Option<u16> {
+    keys.iter().map(|key| slot_of(key.as_ref())).min()
+}
+
+/// A command about several keys.
+fn with_keys<'a, K: AsRef<[u8]>>(command: &[&'a [u8]], keys: &'a [K]) -> Vec<&'a [u8]> {
+    command.iter().copied().chain(keys.iter().map(AsRef::as_ref)).collect()
+}
+
 fn unix_ms() -> u64 {
     let since = SystemTime::now().duration_since(UNIX_EPOCH).unwrap_or_default();
     u64::try_from(since.as_millis()).unwrap_or(u64::MAX)
@@ -376,6 +439,26 @@ mod tests {
         let mut attempt = Attempt::default();
         let anew = [attempt.judge(error("ABORTED")), attempt.judge(error("ABORTED"))];
         assert_eq!(anew, [Next::Anew { origin: false }, Next::Anew { origin: true }]);
+    }
+
+    #[test]
+    fn answers_about_several_keys_have_a_value_for_each() {
+        let value = |text: &str| Reply::Bulk(Bytes::copy_from_slice(text.as_bytes()));
+        let reply = Reply::Array(vec![value("a"), Reply::Nil]);
+        let values = vec![Some(Bytes::from_static(b"a")), None];
+        assert_eq!(values_of(Some(&reply), 2), Outcome::Done(values));
+        for wrong in [reply.clone(), Reply::Nil, Reply::Array(vec![Reply::Ok; 3])] {
+            assert!(
+                matches!(values_of(Some(&wrong), 3), Outcome::Refused(Refusal::Answered(_))),
+                "{wrong:?}"
+            );
+        }
+        let versions = Reply::Array(vec![Reply::Int(7), Reply::Int(-1)]);
+        assert_eq!(versions_of(Some(&versions), 2), Some(vec![7, u64::MAX]));
+        assert_eq!(versions_of(Some(&versions), 1), None);
+        assert_eq!(versions_of(Some(&reply), 2), None);
+        assert_eq!(lowest_slot(&["b", "foo"]), Some(slot_of(b"b").min(slot_of(b"foo"))));
+        assert_eq!(lowest_slot::<&str>(&[]), None);
     }
 
     #[test]

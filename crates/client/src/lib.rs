@@ -8,6 +8,7 @@
 //!   standalone view it has no map, and nodes pass its requests on.
 //! - **Three outcomes.** Whatever changes something ends as [`Outcome::Done`], as [`Outcome::Refused`], when nothing happened, or
 //!   as [`Outcome::Unknown`], when the deadline passed in doubt.
+//! - **Several keys at one instant.** [`Client::get_all`] reads them as they stood together, wherever they lie, with one question.
 //! - **Retries under the same name.** A change carries a name that this client chose. If the connection breaks or the node dies, it is
 //!   asked for again, at any node, under that name: it happens at most once, and the client learns what became of it.
 //! - **Transactions** over any keys: reads remember versions, and the commit happens only if these still stand. Reads and writes are

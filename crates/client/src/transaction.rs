@@ -1,6 +1,6 @@
 //! Transactions: reads that remember versions, and writes that happen together or not at all.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 
@@ -39,6 +39,26 @@ impl<'a> Transaction<'a> {
             self.reads.insert(key.to_vec(), read);
             value
         })
+    }
+
+    /// The values of several keys in their order, as [`Transaction::get`] brings each, with one question to one node about all that
+    /// were not read yet. What holds no string counts as none.
+    pub fn get_all<K: AsRef<[u8]>>(&mut self, keys: &[K]) -> Outcome<Vec<Option<Bytes>>> {
+        let is_new = |key: &&[u8]| !self.writes.contains_key(*key) && !self.reads.contains_key(*key);
+        let new: BTreeSet<&[u8]> = keys.iter().map(AsRef::as_ref).filter(is_new).collect();
+        let new: Vec<&[u8]> = new.into_iter().collect();
+        self.client.read_versions(&new).map(|reads| {
+            self.reads.extend(new.iter().map(|key| key.to_vec()).zip(reads));
+            keys.iter().map(|key| self.known(key.as_ref())).collect()
+        })
+    }
+
+    /// What was written to a key here, or read from it.
+    fn known(&self, key: &[u8]) -> Option<Bytes> {
+        match self.writes.get(key) {
+            Some(written) => written.as_deref().map(Bytes::copy_from_slice),
+            None => self.reads.get(key).and_then(|read| read.value.clone()),
+        }
     }
 
     /// Sets a key to a value, when it commits.

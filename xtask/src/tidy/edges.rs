@@ -1,7 +1,7 @@
 //! Which crate may depend on which: `docs/edges.txt` and the manifests must say the same.
 //!
 //! A line of the file is `FLOOR NAME: DEPENDENCY ...` for what ships and `dev NAME: DEPENDENCY ...` for what only its
-//! tests see. Names are those of the folders under `crates/`. An arrow points to the same floor or down.
+//! tests see. Names are those of the folders under `crates/` and `examples/`. An arrow points to the same floor or down.
 
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -67,32 +67,35 @@ fn parse_line(table: &mut Table, number: usize, line: &str) -> Option<()> {
     table.allowed.insert((name, dev), (number, dependencies)).is_none().then_some(())
 }
 
-type Edges = BTreeMap<(String, bool), BTreeSet<String>>;
+/// By crate and whether for tests only: its folder and what it depends on.
+type Edges = BTreeMap<(String, bool), (String, BTreeSet<String>)>;
 
 fn actual_edges(tree: &Tree) -> Edges {
     let mut edges = Edges::new();
     for package in &tree.packages {
         // A chore runner is no part of the graph.
         let Some(name) = short_name(package) else { continue };
-        edges.entry((name.to_owned(), false)).or_default();
+        let line = |dev| (name.to_owned(), dev);
+        let nothing = || (package.folder.clone(), BTreeSet::new());
+        edges.entry(line(false)).or_insert_with(nothing);
         for dependency in package.dependencies.iter().filter(|dependency| dependency.local) {
             let target =
                 tree.packages.iter().find(|other| other.name == dependency.name).and_then(short_name);
             let target = target.unwrap_or(&dependency.name).to_owned();
-            edges.entry((name.to_owned(), dependency.dev)).or_default().insert(target);
+            edges.entry(line(dependency.dev)).or_insert_with(nothing).1.insert(target);
         }
     }
     edges
 }
 
-/// The name of a crate's folder.
+/// The name of a crate's folder; no example is named as a crate is, since both have a line in one table.
 fn short_name(package: &Package) -> Option<&str> {
-    package.folder.strip_prefix("crates/")
+    ["crates/", "examples/"].iter().find_map(|place| package.folder.strip_prefix(place))
 }
 
 fn compare(table: &Table, actual: &Edges, complaints: &mut Vec<Complaint>) {
-    for ((name, dev), dependencies) in actual {
-        let manifest = format!("crates/{name}/Cargo.toml");
+    for ((name, dev), (folder, dependencies)) in actual {
+        let manifest = format!("{folder}/Cargo.toml");
         let kind = if *dev { "dev-dependency" } else { "dependency" };
         let Some((line, allowed)) = table.allowed.get(&(name.clone(), *dev)) else {
             complaints.push(Complaint::file(&manifest, format!("{PATH} has no {kind} line for `{name}`")));
@@ -127,11 +130,12 @@ mod tests {
             &[("quorate-kernel", false), ("quorate-sim", true), ("bytes", false)],
         );
         tree.add_package("quorate-sim", "crates/sim", &[]);
+        tree.add_package("shop", "examples/shop", &[("quorate-replog", false)]);
         tree.add_package("xtask", "xtask", &[]);
         check(&tree).iter().map(Complaint::to_string).collect()
     }
 
-    const GOOD: &str = "# floors\n0 kernel:\n1 replog: kernel\n5 sim:\ndev replog: sim\n";
+    const GOOD: &str = "# floors\n0 kernel:\n1 replog: kernel\n5 sim:\n6 shop: replog\ndev replog: sim\n";
 
     #[test]
     fn a_table_that_agrees_passes() {
@@ -140,10 +144,20 @@ mod tests {
 
     #[test]
     fn new_edges_are_caught() {
-        let found = complaints("0 kernel:\n1 replog:\n5 sim:\ndev replog: sim\n");
+        let found = complaints(&GOOD.replace("1 replog: kernel", "1 replog:"));
         assert!(found[0].contains("`kernel` is not in docs/edges.txt"), "{found:?}");
-        let found = complaints("0 kernel:\n1 replog: kernel\n5 sim:\n");
+        let found = complaints(&GOOD.replace("dev replog: sim\n", ""));
         assert!(found[0].contains("no dev-dependency line for `replog`"), "{found:?}");
+    }
+
+    #[test]
+    fn examples_have_edges_as_well() {
+        let found = complaints(&GOOD.replace("6 shop: replog", "6 shop:"));
+        let text = "the dependency on `replog` is not in docs/edges.txt: a new edge needs a decision record";
+        assert_eq!(found, [format!("examples/shop/Cargo.toml: {text}")]);
+        assert!(
+            complaints(&GOOD.replace("6 shop: replog\n", ""))[0].contains("no dependency line for `shop`")
+        );
     }
 
     #[test]

@@ -1,5 +1,6 @@
 //! `bench`: load on a cluster, measured.
 
+mod chirp;
 mod pressure;
 mod tpcc;
 mod ycsb;
@@ -29,8 +30,8 @@ const SETUP_CLIENT: u64 = 1_000_000;
 /// Put load on a cluster and measure it.
 ///
 /// `set`, `get` and `mixed` are plain commands on strings. The other workloads are those of the simulator; with
-/// --history they write down what each client asked and was told, for `quorate check` to judge. `ycsb` and `tpcc`
-/// have options of their own. Outcomes are done,
+/// --history they write down what each client asked and was told, for `quorate check` to judge. `ycsb`, `tpcc`
+/// and `chirp` have options of their own. Outcomes are done,
 /// refused (an error reply that says nothing happened) or unknown (an UNKNOWN reply, a timeout, a broken connection).
 /// Exit codes: 0 measured, 1 servers gave answers that make no sense, 69 nobody answers.
 #[derive(Debug, Args)]
@@ -77,6 +78,7 @@ pub(crate) enum Benchmark {
     // A comment for documentation here would hide that of the arguments, which is the manual.
     Ycsb(ycsb::YcsbArgs),
     Tpcc(tpcc::TpccArgs),
+    Chirp(chirp::ChirpArgs),
 }
 
 /// What clients do.
@@ -142,6 +144,7 @@ pub(crate) fn run(bench: &Bench, format: Format) -> Result<ExitCode> {
     match &bench.benchmark {
         Some(Benchmark::Ycsb(args)) => return ycsb::run(args, format),
         Some(Benchmark::Tpcc(args)) => return tpcc::run(args, format),
+        Some(Benchmark::Chirp(args)) => return chirp::run(args, format),
         None => {}
     }
     let work = work(bench)?;

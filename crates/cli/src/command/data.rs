@@ -7,6 +7,7 @@ use anyhow::{Context as _, Result};
 use clap::Args;
 use quorate_api::{ErrorReply, Reply, UNKNOWN_MESSAGE};
 use quorate_bench::{Client, ClientError};
+use quorate_node::Endpoints;
 use serde_json::json;
 
 use crate::args::Local;
@@ -95,6 +96,20 @@ impl Door {
         // Those that run first: the others would only be waited for.
         let (up, down): (Vec<_>, Vec<_>) = manifest.nodes.iter().partition(|node| node.is_alive());
         Ok(up.into_iter().chain(down).map(|node| node.endpoints.client.clone()).collect())
+    }
+
+    /// The same for native clients: of the local cluster, the doors for the cluster view where they are open.
+    ///
+    /// # Errors
+    /// If the local cluster's file is not understood.
+    pub(crate) fn native_addresses(&self) -> Result<Vec<String>> {
+        let local = if self.at.is_empty() { local::read(&self.local.data)? } else { None };
+        let Some(manifest) = local else { return self.addresses() };
+        let door = |endpoints: Endpoints| match endpoints.cluster.is_empty() {
+            true => endpoints.client,
+            false => endpoints.cluster,
+        };
+        Ok(manifest.nodes.into_iter().map(|node| door(node.endpoints)).collect())
     }
 
     fn connect(&self) -> Result<Client> {
