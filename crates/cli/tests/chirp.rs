@@ -46,13 +46,13 @@ fn users_post_follow_and_read_timelines() {
 
     assert_eq!(chirp.post(&alice, &"x".repeat(141)), Err(ChirpError::Length(141)));
     assert_eq!(chirp.post(&alice, ""), Err(ChirpError::Length(0)));
-    assert_eq!(chirp.follow(&bob, &[bob.clone()]), Err(ChirpError::Own(bob.clone())));
+    assert_eq!(chirp.follow(&bob, std::slice::from_ref(&bob)), Err(ChirpError::Own(bob.clone())));
     let many: Vec<User> =
         (0..FOLLOWS_MAX).map(|number| user(&format!("somebody_with_a_name_as_long_{number}"))).collect();
     assert_eq!(chirp.follow(&bob, &many), Err(ChirpError::Full(bob.clone())));
     assert_eq!(chirp.follow(&carol, &many), Ok(FOLLOWS_MAX));
     assert_eq!(chirp.follows(&carol).map(|names| names.len()), Ok(FOLLOWS_MAX));
-    assert_eq!(chirp.follow(&carol, &[alice.clone()]), Err(ChirpError::Full(carol.clone())));
+    assert_eq!(chirp.follow(&carol, std::slice::from_ref(&alice)), Err(ChirpError::Full(carol.clone())));
     assert_eq!(chirp.follows(&bob), Ok(vec![alice]), "all or none");
     let mut client = Client::new(doors(&cluster));
     assert_eq!(client.put("chirp:{dave}:posts", "nonsense"), Outcome::Done(()));
