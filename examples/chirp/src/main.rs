@@ -1,6 +1,7 @@
 //! `chirp`: the example on the command line. Everything it does is in the library.
 
 use std::net::TcpListener;
+use std::process::ExitCode;
 use std::time::{SystemTime, UNIX_EPOCH};
 
 use anyhow::{Context as _, Result};
@@ -64,8 +65,17 @@ enum Command {
     },
 }
 
-fn main() -> Result<()> {
-    let Arguments { at, command } = Arguments::parse();
+fn main() -> ExitCode {
+    match run(Arguments::parse()) {
+        Ok(()) => ExitCode::SUCCESS,
+        Err(error) => {
+            eprintln!("error: {error:#}");
+            ExitCode::FAILURE
+        }
+    }
+}
+
+fn run(Arguments { at, command }: Arguments) -> Result<()> {
     let mut chirp = Chirp::new(Client::new(at.iter().cloned()));
     match command {
         Command::Post { user, text } => println!("{user} #{}", chirp.post(&user, &text)?.number),
