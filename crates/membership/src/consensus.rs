@@ -16,13 +16,12 @@ use quorate_kernel::{Cx, NodeId, Time};
 use quorate_quorum::Fast;
 
 use crate::Mutant;
-use crate::alert::Level;
 use crate::hash::Digest;
 use crate::machine::{Out, Timer};
 use crate::message::{Message, Rank, Voters, Votes};
 use crate::record::{Record, Vote};
 use crate::seat::Seat;
-use crate::view::Cut;
+use crate::view::{Change, Cut};
 
 /// Tallies of classic rounds that are remembered: those of the highest ranks.
 const CLASSIC_TALLIES_MAX: usize = 4;
@@ -46,8 +45,6 @@ pub(crate) struct Consensus {
     pub(crate) coordinator: Option<Coordinator>,
     /// Whether the timer for the next classic round is armed.
     armed: bool,
-    /// Whether the fast round was given up.
-    hurried: bool,
     /// When somebody was last asked for a value.
     asked: Option<Time>,
 }
@@ -63,7 +60,6 @@ impl Default for Consensus {
             seen_round: 1,
             coordinator: None,
             armed: false,
-            hurried: false,
             asked: None,
         }
     }
@@ -103,6 +99,7 @@ impl Seat {
     /// This node's cut is ready: it is its vote in the fast round.
     pub(crate) fn propose(&mut self, cx: &mut Cx<'_>, cut: Arc<Cut>, out: &mut Out) {
         let digest = cut.digest();
+        let removals = cut.removals();
         self.consensus.own = Some(digest);
         self.consensus.remember(digest, Arc::clone(&cut));
         cx.marks.hit("membership.cut.proposed");
@@ -114,30 +111,19 @@ impl Seat {
         } else {
             cx.marks.hit("membership.consensus.guarded");
         }
+        if removals > self.rings.ids().len() - self.fast_needed {
+            self.hurry(cx, &cut, out);
+        }
         self.keep_trying(cx, out);
         self.learn(cx, None, out);
     }
 
-    /// Whether the fast round must fail, as far as this node can tell: those who have not voted and are not under suspicion are too few to
-    /// decide on any of the cuts.
-    fn is_hopeless(&self) -> bool {
-        let fast = || self.consensus.tallies.iter().filter(|votes| votes.rank == Rank::FAST);
-        let most = fast().map(|votes| votes.voters.len()).max().unwrap_or(0);
-        let has_voted = |index| fast().any(|votes| votes.voters.has(index));
-        let others = self.rings.ids().iter().enumerate().filter(|(index, _)| !has_voted(*index));
-        most + others.filter(|(_, id)| !self.is_doubted(**id)).count() < self.fast_needed
-    }
-
-    /// Whether a member is between the watermarks or above them.
-    fn is_doubted(&self, id: NodeId) -> bool {
-        self.alerts.level(id) >= Level::Unstable
-    }
-
-    /// The fast round will fail. The first whom nobody doubts coordinates a classic round at once, the others soon after.
-    fn hurry(&mut self, cx: &mut Cx<'_>, out: &mut Out) {
-        let before = self.rings.ids().iter().filter(|id| **id < self.me && !self.is_doubted(**id)).count();
+    /// The fast round needs votes of those whom the cut removes: it will fail. The first survivor coordinates a classic
+    /// round at once, the others soon after.
+    fn hurry(&mut self, cx: &mut Cx<'_>, cut: &Cut, out: &mut Out) {
+        let removed = |id: NodeId| cut.changes.iter().any(|change| *change == Change::Remove { id });
+        let before = self.rings.ids().iter().filter(|id| **id < self.me && !removed(**id)).count();
         cx.marks.hit("membership.consensus.hurried");
-        self.consensus.hurried = true;
         if before == 0 {
             self.start_round(cx, out);
         } else {
@@ -257,13 +243,7 @@ impl Seat {
         let classic = self.classic_needed - usize::from(self.config.breaks(Mutant::ClassicQuorumOffByOne));
         let needed = |rank| if rank == Rank::FAST { fast } else { classic }.max(1);
         let decided = self.consensus.tallies.iter().find(|votes| votes.voters.len() >= needed(votes.rank));
-        let Some(Votes { rank, digest, .. }) = decided else {
-            let fast_only = self.consensus.seen_round <= Rank::FAST.round;
-            if fast_only && !self.consensus.hurried && self.consensus.is_active() && self.is_hopeless() {
-                self.hurry(cx, out);
-            }
-            return;
-        };
+        let Some(Votes { rank, digest, .. }) = decided else { return };
         let (rank, digest) = (*rank, *digest);
         if let Some(cut) = self.consensus.values.get(&digest).cloned() {
             let how =

@@ -253,12 +253,8 @@ impl Seat {
         if self.pending.alerts.is_empty() {
             return;
         }
-        let due = match self.pending.alerts.keys().any(|id| self.view().has(*id)) {
-            // Others join together if they wait; the dead are removed at once.
-            true => self.pending.first + self.config.batch_quiet,
-            false => (self.pending.last + self.config.batch_quiet)
-                .min(self.pending.first + self.config.batch_age_max),
-        };
+        let due =
+            (self.pending.last + self.config.batch_quiet).min(self.pending.first + self.config.batch_age_max);
         if due > cx.now {
             out.arm(Timer::Batch, due.since(cx.now));
             return;

@@ -104,8 +104,6 @@ impl Placing {
                 needs_state: false,
                 probe_interval: Duration::from_millis(200),
                 probe_timeout: Duration::from_millis(200),
-                // Alerts within a view are for good: those who can speak have spoken by then, and others fail meanwhile.
-                reinforce: Duration::from_secs(1),
                 // Nodes that are started together are let in together.
                 batch_quiet: Duration::from_millis(200),
                 batch_age_max: Duration::from_secs(1),

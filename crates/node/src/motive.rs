@@ -288,7 +288,7 @@ mod tests {
     #[test]
     fn reasons_name_their_policy_and_their_figures() {
         let size = SizeWanted { least: 3, most: 6, wanted: 3, lifetimes: None };
-        let by_lifetimes = Some(SizeByLifetimes { death: 1.25e-3, nines: 6 });
+        let by_lifetimes = Some(SizeByLifetimes { death: 1.26e-3, nines: 6 });
         let restless = SizeWanted { least: 5, most: 10, wanted: 7, lifetimes: by_lifetimes };
         let all = [
             (Motive::Asked, Policy::ByHand, "an operator asked for it"),
@@ -301,7 +301,7 @@ mod tests {
             (
                 Motive::Size { members: 4, size: restless },
                 Policy::Lifetimes,
-                "4 members, wanted 5..10, about 7 for 6 nines where a node dies before it is replaced with a chance of 1.2e-3",
+                "4 members, wanted 5..10, about 7 for 6 nines where a node dies before it is replaced with a chance of 1.3e-3",
             ),
             (
                 Motive::Uneven { load: 420, neighbour: 100 },
