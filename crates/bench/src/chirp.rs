@@ -7,6 +7,7 @@
 mod graph;
 mod order;
 
+use std::collections::BTreeSet;
 use std::sync::Arc;
 use std::sync::atomic::{AtomicU64, Ordering};
 use std::thread;
@@ -152,7 +153,7 @@ fn client(options: &LoadOptions) -> Chirp {
     Chirp::new(Client::with_options(options.addresses.clone(), options_of_client))
 }
 
-/// Lets users follow each other, unless they do already, and then post and fetch. What users posted in earlier runs stays.
+/// Lets users follow each other, and nobody else, and then post and fetch. What users posted in earlier runs stays.
 ///
 /// # Errors
 /// If the options make no sense, or the cluster does not take who follows whom; later failures of servers are no errors but counted.
@@ -213,7 +214,7 @@ fn load(options: &LoadOptions, graph: &Graph, names: &[User]) -> Result<Vec<Chir
         let mut chirp = client(options);
         for user in (index..names.len()).step_by(options.clients) {
             let others: Vec<User> = graph.follows[user].iter().map(|other| names[*other].clone()).collect();
-            let end = chirp.follow(&names[user], &others);
+            let end = follow_only(&mut chirp, &names[user], &others);
             end.map_err(|error| {
                 LoadError::Unsettled(format!("{} cannot follow others: {error}", names[user]))
             })?;
@@ -225,6 +226,15 @@ fn load(options: &LoadOptions, graph: &Graph, names: &[User]) -> Result<Vec<Chir
             (0..options.clients).map(|index| scope.spawn(move || load_one(index))).collect();
         threads.into_iter().map(joined).map(|end| end?).collect()
     })
+}
+
+/// Lets a user follow these and nobody else, whatever an earlier load has left.
+fn follow_only(chirp: &mut Chirp, user: &User, others: &[User]) -> Result<(), ChirpError> {
+    let wanted: BTreeSet<&User> = others.iter().collect();
+    let mut old = chirp.follows(user)?;
+    old.retain(|name| !wanted.contains(name));
+    chirp.unfollow(user, &old)?;
+    chirp.follow(user, others).map(|_| ())
 }
 
 fn joined<T>(thread: thread::ScopedJoinHandle<'_, T>) -> Result<T, LoadError> {
@@ -394,12 +404,12 @@ impl Player<'_> {
     fn fetch_and_judge(&mut self, reader: usize) -> Result<(), ChirpError> {
         let world = self.world;
         let follows = self.chirp.follows(&world.names[reader])?;
-        let numbers = follows.iter().map(|user| user.name()[world.spec.prefix.len()..].parse::<usize>());
-        let numbers: Vec<usize> = numbers.map(|number| number.unwrap_or(usize::MAX)).collect();
-        if numbers.iter().any(|number| *number >= world.spec.users) {
-            let text = "a user of the load follows somebody who is none: choose another prefix";
-            return Err(ChirpError::Damaged(text.into()));
-        }
+        let number = |user: &User| user.name().strip_prefix(&world.spec.prefix)?.parse::<usize>().ok();
+        let numbers = follows.iter().map(|user| number(user).filter(|number| *number < world.spec.users));
+        let Some(numbers) = numbers.collect::<Option<Vec<usize>>>() else {
+            let text = "somebody else changes whom users of the load follow: choose another prefix";
+            return Err(ChirpError::Refused(text.into()));
+        };
         // What is known now must be seen: the question comes after it.
         let known: Vec<_> = numbers.iter().map(|author| world.order.known(*author)).collect();
         let feeds = self.chirp.feeds(&follows, world.spec.timeline)?;

@@ -123,17 +123,16 @@ impl Chirp {
         })
     }
 
-    /// Lets a user no longer follow another; whether it was followed.
+    /// Lets a user no longer follow others; how many were followed before.
     ///
     /// # Errors
     /// [`ChirpError`]; but for [`ChirpError::Unknown`], nothing was changed.
-    pub fn unfollow(&mut self, user: &User, other: &User) -> Result<bool, ChirpError> {
-        let removed = self.change_follows(user, |follows| {
+    pub fn unfollow(&mut self, user: &User, others: &[User]) -> Result<usize, ChirpError> {
+        self.change_follows(user, |follows| {
             let before: usize = follows.iter().map(Vec::len).sum();
-            follows.iter_mut().for_each(|chunk| chunk.retain(|name| name != other));
+            follows.iter_mut().for_each(|chunk| chunk.retain(|name| !others.contains(name)));
             Ok(before - follows.iter().map(Vec::len).sum::<usize>())
-        })?;
-        Ok(removed > 0)
+        })
     }
 
     /// Whom a user follows, in the order of their names.

@@ -83,9 +83,9 @@ fn run(Arguments { at, command }: Arguments) -> Result<()> {
             0 => println!("{user} follows {other} already"),
             _ => println!("{user} follows {other}"),
         },
-        Command::Unfollow { user, other } => match chirp.unfollow(&user, &other)? {
-            true => println!("{user} no longer follows {other}"),
-            false => println!("{user} did not follow {other}"),
+        Command::Unfollow { user, other } => match chirp.unfollow(&user, std::slice::from_ref(&other))? {
+            0 => println!("{user} did not follow {other}"),
+            _ => println!("{user} no longer follows {other}"),
         },
         Command::Timeline { user, limit } => {
             let posts = chirp.timeline(&user, limit)?;

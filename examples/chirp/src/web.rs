@@ -109,7 +109,7 @@ fn change(chirp: &mut Chirp, request: &Request, user: &User) -> Result<Reply, Ch
     match request.path.as_str() {
         "/post" => _ = chirp.post(user, request.field("text"))?,
         "/follow" => _ = chirp.follow(user, &[request.field("other").parse()?])?,
-        _ => _ = chirp.unfollow(user, &request.field("other").parse()?)?,
+        _ => _ = chirp.unfollow(user, &[request.field("other").parse()?])?,
     }
     // So that loading the page anew does not do it again.
     Ok(Reply { status: 303, location: Some(page::address(user)), body: String::new() })
