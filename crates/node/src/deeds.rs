@@ -334,3 +334,27 @@ impl fmt::Display for What {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString as _;
+
+    #[test]
+    fn operations_are_told_with_who_and_where() {
+        let nodes = |ids: &[u64]| ids.iter().copied().map(NodeId).collect::<Vec<NodeId>>();
+        let bucket = |border: u64| Bucket(border as u16);
+        let (g, members) = (GroupId, nodes(&[4, 2, 3, 1]));
+        let split = Operation::Split { group: g(1), border: 4, first: nodes(&[1, 3]), names: [g(2), g(3)] };
+        let split = What::of(&split, &members, bucket).expect("no change of members alone");
+        assert_eq!(split.to_string(), "g1 splits at bucket 4: g2 with nodes 1,3, g3 with nodes 4,2");
+        assert_eq!((split.groups(), split.heirs()), ([g(1)].into(), &[g(2), g(3)][..]));
+        assert_eq!(split.nodes(), nodes(&[1, 3, 4, 2]));
+        let merge = Operation::Merge { left: g(2), right: g(3), name: g(5) };
+        let merge = What::of(&merge, &members, bucket).expect("no change of members alone");
+        assert_eq!(merge.to_string(), "g2 and g3 merge: g5 with nodes 1,2,3,4");
+        assert_eq!((merge.kind(), merge.heirs()), (Some(DeedKind::Merge), &[g(5)][..]));
+        let change = Operation::Members { group: g(1), add: nodes(&[1]), remove: Vec::new() };
+        assert_eq!(What::of(&change, &members, bucket), None, "it may be several things at once");
+    }
+}

@@ -279,3 +279,48 @@ impl fmt::Display for Motive {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::string::ToString as _;
+
+    #[test]
+    fn reasons_name_their_policy_and_their_figures() {
+        let size = SizeWanted { least: 3, most: 6, wanted: 3, lifetimes: None };
+        let by_lifetimes = Some(SizeByLifetimes { death: 1.25e-3, nines: 6 });
+        let restless = SizeWanted { least: 5, most: 10, wanted: 7, lifetimes: by_lifetimes };
+        let all = [
+            (Motive::Asked, Policy::ByHand, "an operator asked for it"),
+            (
+                Motive::Gone { missing_ms: 3_200, repair_ms: 3_000 },
+                Policy::Resilience,
+                "not there for 3200 ms, counts as gone after 3000",
+            ),
+            (Motive::Size { members: 2, size }, Policy::Resilience, "2 members, wanted 3..6, about 3"),
+            (
+                Motive::Size { members: 4, size: restless },
+                Policy::Lifetimes,
+                "4 members, wanted 5..10, about 7 for 6 nines where a node dies before it is replaced with a chance of 1.2e-3",
+            ),
+            (
+                Motive::Uneven { load: 420, neighbour: 100 },
+                Policy::Load,
+                "420/s for each member, 100/s at the neighbour",
+            ),
+            (
+                Motive::Near { agreement_us: Some(1_500), groups: 3 },
+                Policy::Latency,
+                "of 3 groups, all safe, the nearest: agreements in 1.5ms",
+            ),
+            (
+                Motive::Elected { assigned: NodeId(4) },
+                Policy::Election,
+                "the log chose so; node 4 should have led",
+            ),
+        ];
+        for (motive, policy, text) in all {
+            assert_eq!((motive.policy(), motive.to_string().as_str()), (policy, text));
+        }
+    }
+}

@@ -169,7 +169,7 @@ mod tests {
             "groups": groups.iter().map(group).collect::<Vec<_>>(),
             "buckets": (0..4).map(bucket).collect::<Vec<_>>(),
         });
-        let process = serde_json::json!({ "resident_bytes": 1, "cpu_ms": 1 });
+        let process = serde_json::json!({ "resident_bytes": 1, "peak_bytes": 1, "cpu_ms": 1 });
         let host = quorate_host::HostStats::default();
         let whole = serde_json::json!({ "node": node, "host": host, "process": process, "version": "1" });
         serde_json::from_value(whole).unwrap()

@@ -7,7 +7,7 @@ use quorate_api::Bucket;
 use quorate_groups::resilience::Sizes;
 use quorate_groups::{Name, Stand, Which};
 use quorate_kernel::NodeId;
-use quorate_node::{Group, Node, Seat};
+use quorate_node::{Group, Motive, Node, Seat, What};
 
 use super::operator::leader;
 use super::placed::holds;
@@ -93,6 +93,55 @@ fn is_ring(seats: &BTreeMap<Bucket, Seat>) -> Result<Vec<Stand>, String> {
     Ok(stands)
 }
 
+/// Whether a reason fits what was done for it, by its own figures.
+fn fits(what: &What, motive: &Motive) -> bool {
+    match (what, motive) {
+        (What::Failure { .. }, Motive::Gone { missing_ms, repair_ms }) => missing_ms >= repair_ms,
+        (What::Split { .. }, Motive::Size { members, size }) => *members > size.most,
+        (What::Merge { .. }, Motive::Size { members, size }) => *members < size.least,
+        (What::Repartition { .. }, Motive::Uneven { load, neighbour }) => load >= neighbour,
+        (What::Join { .. }, Motive::Wants { .. }) | (What::Leave { .. }, Motive::Emptied | Motive::Twice) => {
+            true
+        }
+        (
+            What::Split { .. } | What::Merge { .. } | What::Repartition { .. } | What::Migrate { .. },
+            Motive::Asked,
+        ) => true,
+        (What::Lead { .. }, Motive::Unfair { from, .. }) => from.buckets > 0,
+        (What::Lead { .. }, motive) => matches!(
+            motive,
+            Motive::Asked
+                | Motive::Leaderless
+                | Motive::LeaderGone
+                | Motive::Slow { .. }
+                | Motive::Elected { .. }
+        ),
+        (What::Ask { .. }, motive) => {
+            matches!(motive, Motive::Needy { .. } | Motive::Near { .. } | Motive::Busy { .. })
+        }
+        (What::Preset { .. }, motive) => matches!(motive, Motive::Configured | Motive::Measured { .. }),
+        _ => false,
+    }
+}
+
+/// Whether what a node noted of groups makes sense, and all of it is counted.
+fn is_explained(id: NodeId, machine: &Node) -> Verdict {
+    let Some(journal) = machine.journal() else { return Err(format!("{id:?} keeps no journal")) };
+    for deed in journal.deeds() {
+        if !fits(&deed.what, &deed.motive) {
+            return Err(format!("{id:?} has no such reason for what it did: {deed:?}"));
+        }
+    }
+    for (kind, tally) in journal.tallies() {
+        let open = journal.deeds().filter(|deed| deed.what.kind() == Some(kind) && deed.end.is_none());
+        let ended = tally.completed + tally.given_up + tally.unseen;
+        if journal.dropped() == 0 && ended + open.count() as u64 != tally.begun {
+            return Err(format!("{id:?} miscounts what it did: {kind:?} {tally:?}"));
+        }
+    }
+    Ok(())
+}
+
 /// Whether the ring is whole, all nodes know it and have one group each, of a fitting size, and all buckets are where their groups are.
 pub(super) fn is_grouped(nodes: &Nodes<Node>, buckets: NonZeroU16, copies: u8) -> Verdict {
     let live: BTreeSet<NodeId> = nodes.live().map(|(id, _)| id).collect();
@@ -103,6 +152,7 @@ pub(super) fn is_grouped(nodes: &Nodes<Node>, buckets: NonZeroU16, copies: u8) -
         if members != live {
             return Err(format!("{id:?} has {members:?} in its view"));
         }
+        is_explained(id, machine)?;
         let known: BTreeSet<Name> = machine.groups().iter().map(|group| group.name).collect();
         if known != names {
             return Err(format!("{id:?} knows the groups {known:?}, there are {names:?}"));
