@@ -56,7 +56,7 @@ pub fn swarm() -> Kind {
     let disks = [Fault::LoseDisk, Fault::CorruptDisk, Fault::FailDisk, Fault::FullDisk];
     profile.faults = disks.into_iter().fold(FaultSet::ALL, FaultSet::without);
     profile.floors = FLOORS.to_vec();
-    profile.floors_seeds = 300;
+    profile.floors_seeds = 1_000;
     Kind { profile, stress: Stress { aimed: 5, ..Stress::default() }, settled: Settled::default() }
 }
 

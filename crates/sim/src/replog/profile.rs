@@ -59,7 +59,7 @@ pub fn swarm() -> Kind {
     profile.liveness_max = Duration::from_secs(600);
     profile.faults = FaultSet::ALL.without(Fault::FullDisk);
     profile.floors = FLOORS.to_vec();
-    profile.floors_seeds = 300;
+    profile.floors_seeds = 2_000;
     let snare = |bait, trap, span| Snare { bait, trap, chance: 2, span: ms(span) };
     let snares = vec![
         snare(Bait::Prepare, Trap::Crash, 500),
