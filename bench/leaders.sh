@@ -25,11 +25,11 @@ for round in $(seq "$rounds"); do
     for nodes in 3 5 7 9; do
         for cut in 1 "$buckets"; do
             rm -rf "$work/cluster"
-            "$program" up --data "$work/cluster" --nodes "$nodes" --topology ring --copies "$nodes" --buckets "$cut" \
+            "$program" up --detach --data "$work/cluster" --nodes "$nodes" --topology ring --copies "$nodes" --buckets "$cut" \
                 --durability "$durability" >/dev/null
             # Leaders are shared out by load: what is counted comes after they have found their places.
             line=$("$program" bench set --data "$work/cluster" --clients 32 --pipeline 8 --warmup 4 --seconds "$seconds" \
-                --output json)
+                --output json | tr -d '\n')
             "$program" down --data "$work/cluster" >/dev/null
             echo "{\"round\":$round,\"nodes\":$nodes,\"buckets\":$cut,\"durability\":\"$durability\",\"bench\":$line}" |
                 tee -a "$root/docs/results/leaders.jsonl"
