@@ -1,7 +1,7 @@
 //! The members' side of joining.
 
 use alloc::sync::Arc;
-use quorate_kernel::{Cx, NodeId};
+use quorate_kernel::{Cx, NodeId, Time};
 
 use crate::machine::Out;
 use crate::message::{Message, Refusal};
@@ -10,7 +10,7 @@ use crate::view::{Meta, ViewId};
 
 impl Seat {
     /// Why a node cannot become a member now, if it cannot.
-    fn refusal(&self, joiner: NodeId, meta: &Meta) -> Option<Refusal> {
+    fn refusal(&self, now: Time, joiner: NodeId, meta: &Meta) -> Option<Refusal> {
         let same = |other: &Meta| !meta.peer.is_empty() && other.peer == meta.peer;
         if meta.size_bytes() > self.config.meta_bytes_max {
             Some(Refusal::MetaTooLarge)
@@ -18,10 +18,36 @@ impl Seat {
             Some(Refusal::AddressTaken)
         } else if self.view().members.len() >= self.config.members_max {
             Some(Refusal::Full)
-        } else if self.waiting.len() >= self.config.joiners_max && !self.waiting.contains_key(&joiner) {
+        } else if !self.has_place(now, joiner) {
             Some(Refusal::Busy)
         } else {
             None
+        }
+    }
+
+    /// Whether somebody who wants in may wait here. A joiner needs several observers: if each kept those who came first, all could be
+    /// full of others, and nobody would ever come in (seed 501152 of `ring`). So whoever has the smaller id goes before, everywhere.
+    fn has_place(&self, now: Time, joiner: NodeId) -> bool {
+        let before = self.waiting.range(..joiner).filter(|(_, (asked, _))| self.still_asks(now, *asked));
+        before.count() < self.config.joiners_max
+    }
+
+    /// Who asks no more keeps no place: it may be dead.
+    fn still_asks(&self, now: Time, asked: Time) -> bool {
+        now.since(asked) < self.config.alert_epoch
+    }
+
+    /// Lets somebody wait for the next view, in the place of another if need be.
+    fn keep_waiting(&mut self, cx: &mut Cx<'_>, joiner: NodeId, meta: Arc<Meta>, out: &mut Out) {
+        let mut waiting = core::mem::take(&mut self.waiting);
+        waiting.retain(|_, (asked, _)| self.still_asks(cx.now, *asked));
+        waiting.insert(joiner, (cx.now, meta));
+        self.waiting = waiting;
+        if self.waiting.len() > self.config.joiners_max
+            && let Some((last, _)) = self.waiting.pop_last()
+        {
+            cx.marks.hit("membership.join.gives_way");
+            self.refuse(cx, last, Refusal::Busy, out);
         }
     }
 
@@ -41,7 +67,7 @@ impl Seat {
             // It is a member already: the answer was lost, or its removal is not known here.
             cx.marks.hit("membership.join.is_member");
             out.send(from, Message::Welcome { view: self.id() });
-        } else if let Some(reason) = self.refusal(from, meta) {
+        } else if let Some(reason) = self.refusal(cx.now, from, meta) {
             self.refuse(cx, from, reason, out);
         } else {
             self.name_observers(from, out);
@@ -65,17 +91,17 @@ impl Seat {
         if self.view().has(from) || rings.is_empty() {
             return self.on_prejoin(cx, from, &meta, out);
         }
-        if let Some(reason) = self.refusal(from, &meta) {
+        if let Some(reason) = self.refusal(cx.now, from, &meta) {
             return self.refuse(cx, from, reason, out);
         }
         let meta = Arc::new(meta);
-        self.waiting.insert(from, Arc::clone(&meta));
+        self.keep_waiting(cx, from, Arc::clone(&meta), out);
         self.alert(cx, from, rings, Some(meta), out);
     }
 
     /// A new view has begun: those who waited for it are told, the others ask anew.
     pub(crate) fn usher(&mut self, cx: &mut Cx<'_>, out: &mut Out) {
-        for (joiner, meta) in core::mem::take(&mut self.waiting) {
+        for (joiner, (_, meta)) in core::mem::take(&mut self.waiting) {
             if self.view().has(joiner) {
                 cx.marks.hit("membership.join.welcomed");
                 out.send(joiner, Message::Welcome { view: self.id() });

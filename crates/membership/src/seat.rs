@@ -65,8 +65,8 @@ pub(crate) struct Seat {
     pub(crate) pending: Pending,
     pub(crate) consensus: Consensus,
     pub(crate) spread: Spread,
-    /// Joiners that asked this node, as one of their observers.
-    pub(crate) waiting: BTreeMap<NodeId, Arc<Meta>>,
+    /// Joiners that asked this node, as one of their observers, and when they did last.
+    pub(crate) waiting: BTreeMap<NodeId, (Time, Arc<Meta>)>,
     /// Who is to get the view once the parent has said its part.
     pub(crate) pullers: BTreeSet<NodeId>,
     pub(crate) pulled: Option<Time>,

@@ -293,6 +293,9 @@ impl File for DiskFile {
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         self.0.write_at(offset, bytes)
     }
+    fn write_past_cache(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
+        self.0.write_past_cache(offset, bytes)
+    }
     fn allocate(&self, bytes: u64) -> io::Result<()> {
         self.0.allocate(bytes)
     }
