@@ -10,6 +10,7 @@
 extern crate alloc;
 
 mod admin;
+mod anew;
 mod answers;
 mod buckets;
 mod collect;
