@@ -8,6 +8,7 @@ mod control;
 mod effects;
 mod shutdown;
 mod sync;
+mod told;
 
 use std::collections::{BTreeMap, VecDeque};
 use std::io;
@@ -34,6 +35,7 @@ use crate::sync::{SyncPolicy, SyncThread};
 use crate::timers::Timers;
 use crate::token;
 use shutdown::Stopping;
+use told::Told;
 
 /// Time between looks at the disk, idle clients and figures that change slowly.
 const HOUSEKEEPING: Duration = Duration::from_millis(500);
@@ -107,8 +109,7 @@ pub(crate) struct Live<M: Hosted> {
     ready_to_stop: bool,
     housekeeping_at: Time,
     disk_full: bool,
-    /// As last told in the log.
-    role: String,
+    told: Told,
     stats: HostStats,
     commands_before: u64,
     distributions: Distributions,
@@ -136,7 +137,7 @@ impl<M: Hosted> Live<M> {
             ready_to_stop: false,
             housekeeping_at: Time(0),
             disk_full: false,
-            role: String::new(),
+            told: Told::default(),
             stats: HostStats::default(),
             commands_before: 0,
             distributions: Distributions::default(),

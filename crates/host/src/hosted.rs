@@ -1,7 +1,7 @@
 //! What a machine must offer to be run here.
 
 use quorate_kernel::{Event, Machine, NodeId, Out};
-use quorate_node::{Input, Journal, Map, Output, Status};
+use quorate_node::{Agreement, Input, Journal, Map, Output, Status};
 use serde::{Serialize, de::DeserializeOwned};
 
 /// A whole node: a machine with the surface of `quorate-node`, whose messages and records have a form on the wire
@@ -20,6 +20,9 @@ pub trait Hosted:
 
     /// What it did for groups, and why; `None` where nodes form no groups.
     fn journal(&self) -> Option<&Journal>;
+
+    /// What it waits for to agree with the others who of them is there; `None` if for nothing.
+    fn agreement(&self) -> Option<Agreement>;
 
     /// Who leads and holds which slots, as far as it knows.
     fn map(&self) -> Map;

@@ -10,7 +10,8 @@ use quorate_engine::lsm::{self, LsmStore};
 use quorate_engine::wal::{self, Wal};
 use quorate_kernel::{ClusterId, NodeId, wire};
 use quorate_node::{
-    Endpoints, Journal, LogConfig, Map, Member, Node, NodeConfig, Placing, Preset, Status, Topology,
+    Agreement, Endpoints, Journal, LogConfig, Map, Member, Node, NodeConfig, Placing, Preset, Status,
+    Topology,
 };
 use quorate_store::{MemoryStore, Store};
 
@@ -29,6 +30,10 @@ impl Hosted for Node {
 
     fn journal(&self) -> Option<&Journal> {
         Node::journal(self)
+    }
+
+    fn agreement(&self) -> Option<Agreement> {
+        Node::agreement(self)
     }
 
     fn map(&self) -> Map {

@@ -25,6 +25,7 @@
 extern crate alloc;
 
 mod admit;
+mod agreement;
 mod alert;
 mod chain;
 mod config;
@@ -46,6 +47,7 @@ mod seat;
 mod spread;
 mod view;
 
+pub use agreement::Agreement;
 pub use alert::first_cut;
 pub use config::Config;
 pub use hash::Digest;

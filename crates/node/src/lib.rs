@@ -10,6 +10,7 @@
 extern crate alloc;
 
 mod admin;
+mod anew;
 mod answers;
 mod buckets;
 mod collect;
@@ -65,7 +66,7 @@ pub use motive::{Burden, Motive, Policy, SizeByLifetimes, SizeWanted};
 pub use quorate_buckets::{COPIES_MAX, LABEL_BYTES_MAX, Placement};
 pub use quorate_groups::preset::Preset;
 pub use quorate_groups::{Group, GroupId, Line, Name, Seat, Span, Which};
-pub use quorate_membership::Config as MembershipConfig;
+pub use quorate_membership::{Agreement, Config as MembershipConfig};
 pub use quorate_replog::Config as LogConfig;
 pub use record::Record;
 pub use recovery::Recovery;

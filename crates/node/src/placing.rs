@@ -195,6 +195,9 @@ impl Node {
     /// A note has changed here: perhaps the charter.
     pub(crate) fn on_noted(&mut self, cx: &mut Cx<'_>, bucket: Bucket, out: &mut Out) {
         if self.ring().is_some() {
+            if bucket == Bucket(0) {
+                self.on_chain_noted(cx, out);
+            }
             return self.on_seat_noted(bucket, out);
         }
         if self.roster.is_none() || bucket != Bucket(0) {

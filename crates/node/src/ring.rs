@@ -284,6 +284,7 @@ impl Node {
     /// Looks after the groups: founds the first, speaks for those whose homes are led here, and asks for one for this node.
     pub(crate) fn look_after_ring(&mut self, cx: &mut Cx<'_>, out: &mut Out) {
         self.found_ring(cx, out);
+        self.look_after_chain(cx, out);
         self.look_around(cx, out);
         self.ask_for_group(cx, out);
         let homes: Vec<Bucket> = self.homes_led().collect();

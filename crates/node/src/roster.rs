@@ -48,6 +48,8 @@ pub(crate) struct Roster {
     pub(crate) stood_at: Time,
     /// For the leader of bucket 0: operators' wishes, until they have come true.
     pub(crate) wishes: Vec<Wish>,
+    /// For the leader of bucket 0: since when it has been connected to no more than half of the view.
+    pub(crate) minority_since: Option<Time>,
     /// When a member left last.
     pub(crate) left_at: Option<Time>,
     /// When the charter was proposed last, and on which.
@@ -107,6 +109,7 @@ impl Roster {
             stands: BTreeMap::new(),
             stood_at: Time::default(),
             wishes: Vec::new(),
+            minority_since: None,
             left_at: None,
             proposed: (Time::default(), 0),
             at_rest: None,

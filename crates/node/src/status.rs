@@ -4,6 +4,7 @@ use alloc::vec::Vec;
 use quorate_api::Bucket;
 use quorate_buckets::Placement;
 use quorate_kernel::NodeId;
+use quorate_membership::Agreement;
 
 use crate::admin::from_log_member;
 use crate::interface::{BucketStatus, Map, Member, Status};
@@ -49,6 +50,11 @@ impl Node {
             groups: self.group_statuses(),
             buckets: self.map().buckets,
         }
+    }
+
+    /// What this node waits for to agree with the others who of them is there; `None` if for nothing.
+    pub fn agreement(&self) -> Option<Agreement> {
+        self.roster.as_ref()?.membership.agreement()
     }
 
     /// Who leads and holds which slots, as far as this node knows.

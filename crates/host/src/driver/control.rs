@@ -93,10 +93,7 @@ impl<M: Hosted> Driver<M> {
             ("buckets".into(), status.buckets.len().to_string()),
         ];
         about.facts.cluster.extend(status.buckets.iter().map(bucket_line));
-        if self.live.role != status.role {
-            tracing::info!(role = %status.role, epoch = status.epoch, "the node's role");
-            self.live.role = status.role;
-        }
+        self.live.told.tell(now, &status, self.machine.agreement(), self.machine.journal());
         Ok(())
     }
 

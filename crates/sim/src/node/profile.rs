@@ -128,7 +128,7 @@ pub fn placed() -> Kind {
 
 /// What 60 seeds of runs with groups must reach, at least.
 const GROUPED_FLOORS: [(&str, u64); 6] = [
-    ("node.group.changed", 200),
+    ("node.group.changed", 150),
     ("node.group.members", 100),
     ("node.group.merge", 20),
     ("node.group.split", 20),

@@ -8,8 +8,8 @@ use bytes::Bytes;
 use quorate_api::{Bucket, Command, Consistency, Outcome, Reply, Request};
 use quorate_kernel::{ClusterId, NodeId, Rng};
 use quorate_node::{
-    ClientRequest, ConnectionId, Endpoints, Input, Limits, Member, Message, Node, NodeConfig, Output,
-    Placing, Record, Ticket, Topology,
+    ClientRequest, ConnectionId, Endpoints, Input, Limits, Member, MembershipConfig, Message, Node,
+    NodeConfig, Output, Placing, Record, Ticket, Topology,
 };
 use quorate_sim::{
     Agenda, Boot, DiskOptions, Harness, Latency, NetworkOptions, Nodes, Replacement, Seen, Verdict, World,
@@ -59,6 +59,8 @@ struct Churn {
     /// By counter: what was acknowledged last, and how often it was asked for.
     acknowledged: Vec<i64>,
     attempts: Vec<i64>,
+    /// How often members of the view are looked at.
+    probes: Duration,
 }
 
 impl Churn {
@@ -74,6 +76,7 @@ impl Churn {
             loaded: 0,
             acknowledged: vec![0; count],
             attempts: vec![0; count],
+            probes: Placing::production().membership.probe_interval,
         }
     }
 
@@ -122,6 +125,9 @@ impl Harness for Churn {
             log_bytes_max: 2_000,
             ..quorate_replog::Config::production()
         };
+        let placing = Placing::production();
+        let (probe_interval, probe_timeout) = (self.probes, self.probes);
+        let membership = MembershipConfig { probe_interval, probe_timeout, ..placing.membership };
         Node::new(NodeConfig {
             me: member(id.0),
             cluster: ClusterId(1),
@@ -129,7 +135,7 @@ impl Harness for Churn {
             buckets: BUCKETS,
             copies: NODES as u8,
             topology: Topology::Ring,
-            placing: Placing { repair_after: Some(Duration::from_millis(300)), ..Placing::production() },
+            placing: Placing { repair_after: Some(Duration::from_millis(300)), membership, ..placing },
             log,
             limits: Limits { deadline: Duration::from_secs(2), ..Limits::production() },
         })
@@ -233,5 +239,32 @@ fn logs_keep_their_majorities_though_members_die_faster_than_copies_are_made() {
         });
         let led = whole(&world);
         assert!(goes_on, "seed {seed}: {led} buckets are whole after {before:?}: {:?}", world.failure());
+    }
+}
+
+/// Most members of a view die before it has changed: its members can never agree again, and nobody came in any more. The logs have let go of the
+/// dead meanwhile, and decide who is there.
+#[test]
+fn nodes_come_in_after_most_of_a_view_have_died() {
+    for seed in 0..2 {
+        let mut options = WorldOptions::calm(seed, NODES as usize);
+        options.disk = DiskOptions { volatile: true, ..options.disk };
+        let latency = Latency::Uniform(Duration::from_millis(2), Duration::from_millis(8));
+        options.network = NetworkOptions { latency, ..options.network };
+        let mut churn = Churn::new(seed);
+        churn.probes = Duration::from_secs(2);
+        let mut world = World::new(options, churn);
+        let all = usize::from(BUCKETS.get());
+        let founded = world.run_until_done(Duration::from_secs(20), |world| whole(world) == all);
+        assert!(founded, "seed {seed}: it does not begin: {:?}", world.failure());
+        for victim in 1..=6 {
+            world.run_for(EVERY);
+            world.crash(NodeId(victim));
+            world.restart(NodeId(victim));
+        }
+        let comes_back = world.run_until_done(Duration::from_secs(90), |world| whole(world) == all);
+        let led = whole(&world);
+        assert!(comes_back, "seed {seed}: {led} buckets are whole: {:?}", world.failure());
+        assert!(world.marks().count("node.view.anew") > 0, "seed {seed}: the view was never in danger");
     }
 }
