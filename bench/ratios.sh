@@ -125,9 +125,11 @@ for round in $(seq "$rounds"); do
     round_of 2>"$work/errors" | sed "s/^{/{\"round\":$round,/" >>"$points"
     echo "round $round of $rounds" >&2
 done
-python3 - "$points" "$(git -C "$root" rev-parse --short HEAD)" "$root/docs/results/ratios.jsonl" "$door" "${buckets:-1}" <<'PY'
-import collections, json, statistics, sys
-points, commit, results, door, buckets = sys.argv[1:]
+# What the machine can do at best, and how long an idle processor of a virtual machine looks for work before it is halted (waking a halted one takes 30 us).
+"$BIN/limits" "$work" 2>/dev/null | sed -n '/ping-pong 100B x batch 1 /p; /4 KiB + fdatasync/p' >"$work/limits" || true
+python3 - "$points" "$(git -C "$root" rev-parse --short HEAD)" "$root/docs/results/ratios.jsonl" "$door" "${buckets:-1}" "$work/limits" <<'PY'
+import collections, json, pathlib, re, statistics, sys
+points, commit, results, door, buckets, limits = sys.argv[1:]
 lines = [json.loads(line) for line in open(points)]
 figures = collections.defaultdict(list)
 for line in lines:
@@ -151,6 +153,11 @@ for workload, clients in measured:
             "ops_s": [round(ops[0]), round(ops[1])], "times": round(ops[0] / ops[1], 2),
             "cpu_s_per_1000": [round(cpu[0], 5), round(cpu[1], 5)], "cpu_part": round(cpu[1] / max(cpu[0], 1e-9), 2),
             "p50_us": middle}
+halt_poll = pathlib.Path("/sys/module/haltpoll/parameters/guest_halt_poll_ns")
+summary["machine"] = {"guest_halt_poll_ns": int(halt_poll.read_text()) if halt_poll.exists() else None}
+for line in open(limits):
+    name, p50 = re.match(r"(.*?) +n=.* p50=([0-9.]+)us", line).groups()
+    summary["machine"][f"{name}, p50 us"] = float(p50)
 with open(results, "a") as out:
     for line in lines + [summary]:
         out.write(json.dumps(line) + "\n")
