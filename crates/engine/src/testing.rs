@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use quorate_kernel::Rng;
 
-use crate::files::{BLOCK_BYTES, File, Files, SECTOR_BYTES};
+use crate::files::{File, Files, SECTOR_BYTES};
 
 type InodeId = u64;
 type Names = BTreeMap<PathBuf, InodeId>;
@@ -363,20 +363,6 @@ impl File for MemoryFile {
             inode.touch(start, end);
         }
         called
-    }
-
-    fn write_past_cache(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        // The rest of the last block is zeros, unless it is the first as well.
-        let start = usize::try_from(offset).map_err(io::Error::other)?;
-        let end = start + bytes.len();
-        let rest = if start / BLOCK_BYTES < end.saturating_sub(1) / BLOCK_BYTES {
-            end.next_multiple_of(BLOCK_BYTES) - end
-        } else {
-            0
-        };
-        let mut whole = bytes.to_vec();
-        whole.resize(bytes.len() + rest, 0);
-        self.write_at(offset, &whole)
     }
 
     fn allocate(&self, bytes: u64) -> io::Result<()> {

@@ -5,7 +5,6 @@
 //! or removed is settled after [`Files::sync_dir`] of its directory returned, and before that any part of it may or
 //! may not survive a power loss. Sectors of [`SECTOR_BYTES`] are written whole or not at all.
 
-mod direct;
 mod disk;
 
 use std::fmt;
@@ -18,9 +17,6 @@ pub use disk::Disk;
 /// The unit that a disk writes whole or not at all. The log relies on it: a sector that holds synced bytes may be
 /// written again with the same bytes and more behind them.
 pub const SECTOR_BYTES: usize = 512;
-
-/// What passes the system's cache is written in whole blocks of this size.
-pub const BLOCK_BYTES: usize = 4096;
 
 /// A file system, as far as the log needs one.
 pub trait Files: fmt::Debug + Send + Sync {
@@ -86,14 +82,6 @@ pub trait File: fmt::Debug + Send + Sync {
     /// # Errors
     /// As the system says; some of the bytes may have been written.
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
-
-    /// As [`File::write_at`], but the bytes are on their way to the disk at once where the file system allows that:
-    /// the call waits for it, [`File::sync`] is still needed and has less to do. For files whose length is a multiple of
-    /// [`BLOCK_BYTES`], written from front to back: what stood behind `bytes` in their last block may be zeros afterwards.
-    ///
-    /// # Errors
-    /// As the system says; some of the bytes may have been written.
-    fn write_past_cache(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
 
     /// Makes the file at least this long and reserves the space, so that writing there later cannot find the disk
     /// full. New bytes read as zero.

@@ -78,10 +78,6 @@ pub struct Wal {
     marked: Position,
     /// Whether anything was written since the last sync was started.
     dirty: bool,
-    /// Whether records are written past the system's cache.
-    past_cache: bool,
-    /// How long the disk has been waited for since the last sync was started.
-    waited: Duration,
     discard_before: Position,
     poisoned: Option<String>,
     stats: Stats,
@@ -92,8 +88,6 @@ pub struct Wal {
 pub struct SyncTask {
     file: Arc<dyn File>,
     position: Position,
-    /// For which the disk has been waited before.
-    waited: Duration,
 }
 
 /// What became of a [`SyncTask`].
@@ -109,7 +103,7 @@ impl SyncTask {
     pub fn run(self) -> SyncDone {
         let start = Instant::now();
         let result = self.file.sync();
-        SyncDone { position: self.position, result, took: self.waited + start.elapsed() }
+        SyncDone { position: self.position, result, took: start.elapsed() }
     }
 }
 
@@ -149,8 +143,6 @@ impl Wal {
             synced: Position(0),
             marked: Position(0),
             dirty: false,
-            past_cache: false,
-            waited: Duration::ZERO,
             discard_before: Position(0),
             poisoned: None,
             stats: Stats::default(),
@@ -197,12 +189,6 @@ impl Wal {
         Ok(recovery)
     }
 
-    /// From now on records are written past the system's cache, or through it. Past it a sync has less to do, but
-    /// [`Wal::write`] waits for the disk: for owners that sync at once and wait for that as well.
-    pub fn pass_cache(&mut self, past: bool) {
-        self.past_cache = past;
-    }
-
     /// Stages a record; `fill` writes it behind what it is given. Returns its position. Nothing is written yet.
     pub fn append(&mut self, fill: impl FnOnce(Vec<u8>) -> Vec<u8>) -> Position {
         let position = self.next;
@@ -244,13 +230,7 @@ impl Wal {
             let Some(part) = self.stage.front() else { break };
             if !part.buffer.is_empty() {
                 let Some(file) = &self.file else { panic!("a log on disk has a segment to write to") };
-                let start = Instant::now();
-                let result = if self.past_cache {
-                    file.write_past_cache(part.offset, &part.buffer)
-                } else {
-                    file.write_at(part.offset, &part.buffer)
-                };
-                self.waited += start.elapsed();
+                let result = file.write_at(part.offset, &part.buffer);
                 self.stats.bytes_written += part.buffer.len() as u64;
                 self.dirty = true;
                 self.checked(result)?;
@@ -292,8 +272,7 @@ impl Wal {
     fn task(&mut self) -> SyncTask {
         let Some(file) = &self.file else { panic!("a log on disk has a segment to sync") };
         self.dirty = false;
-        let waited = std::mem::take(&mut self.waited);
-        SyncTask { file: file.clone(), position: self.written, waited }
+        SyncTask { file: file.clone(), position: self.written }
     }
 
     /// Takes back what became of a sync.

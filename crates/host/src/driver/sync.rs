@@ -40,8 +40,6 @@ impl<M: Hosted> Driver<M> {
 
     /// Hands the staged records to the system; says whether there was room.
     fn write(&mut self) -> Result<bool, RunError> {
-        let waits = self.config.durable.mode == Durability::Disk;
-        self.wal.pass_cache(waits && self.sync_policy.place() == SyncPlace::Inline);
         match self.wal.write() {
             Ok(()) => {
                 self.live.write_blocked = false;

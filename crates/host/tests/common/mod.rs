@@ -21,8 +21,8 @@ use quorate_host::config::Durability;
 use quorate_host::{Config, Handle, Host, Hosted, Identity, Options, Parts, RunError, StartError};
 use quorate_kernel::{ClusterId, Cx, Event, Machine, NodeId, Out, Position};
 use quorate_node::{
-    AdminOutcome, AdminRequest, Agreement, ClientRequest, GroupId, GroupRequest, How, Input, Journal, Map,
-    Member, Motive, Output, Status, What,
+    AdminOutcome, AdminRequest, ClientRequest, GroupId, GroupRequest, How, Input, Journal, Map, Member,
+    Motive, Output, Status, What,
 };
 use quorate_store::MemoryStore;
 use serde::{Deserialize, Serialize};
@@ -234,10 +234,6 @@ impl Hosted for Toy {
         Some(&self.journal)
     }
 
-    fn agreement(&self) -> Option<Agreement> {
-        None
-    }
-
     fn map(&self) -> Map {
         Map { epoch: 0, members: Vec::new(), reachable: BTreeSet::new(), buckets: Vec::new() }
     }
@@ -296,9 +292,6 @@ impl File for DiskFile {
     }
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         self.0.write_at(offset, bytes)
-    }
-    fn write_past_cache(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
-        self.0.write_past_cache(offset, bytes)
     }
     fn allocate(&self, bytes: u64) -> io::Result<()> {
         self.0.allocate(bytes)
