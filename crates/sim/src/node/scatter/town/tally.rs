@@ -19,6 +19,14 @@ const TOGETHER: usize = 4;
 const UNEVEN_MAX: f64 = 1.3;
 const RATE_MIN: f64 = 0.95;
 
+/// Marks of what ought to be rare, by their names in results.
+const MARKS: [(&str, &str); 4] = [
+    ("elections", "replog.election.won"),
+    ("views", "node.view.next"),
+    ("group_changes", "node.group.changed"),
+    ("borders_moved", "node.group.repartition"),
+];
+
 /// What nodes have answered.
 #[derive(Debug)]
 pub(super) struct Tally {
@@ -48,13 +56,15 @@ struct Reading {
     busy: Vec<Duration>,
     counts: Counts,
     failed: u64,
+    marks: [u64; MARKS.len()],
 }
 
 fn read(world: &World<Town>, setup: &Setup) -> Reading {
     let tally = &world.harness().tally;
     let busy = (1..=setup.nodes as u64).map(|id| world.nodes().busy(NodeId(id))).collect();
     let (done, failed) = (tally.done.clone(), tally.failed);
-    Reading { at: world.now(), done, busy, counts: world.counts(), failed }
+    let marks = MARKS.map(|(_, mark)| world.marks().count(mark));
+    Reading { at: world.now(), done, busy, counts: world.counts(), failed, marks }
 }
 
 /// What happened between two readings.
@@ -164,6 +174,8 @@ fn totals(row: Row, readings: &[Reading]) -> Row {
     let messages = last.counts.messages_sent - first.counts.messages_sent;
     let rates: Vec<f64> = readings.windows(2).map(|pair| Between::of(&pair[0], &pair[1]).rate).collect();
     let variance = rates.iter().map(|rate| (rate - all.rate).powi(2)).sum::<f64>() / rates.len() as f64;
+    let marks = MARKS.iter().zip(first.marks.iter().zip(&last.marks));
+    let row = marks.fold(row, |row, ((name, _), (from, to))| row.count(name, to - from));
     row.number("operations_s", all.rate)
         .number("deviation_s", variance.sqrt())
         .number("most_over_mean", all.uneven)
