@@ -4,6 +4,7 @@ mod charts;
 #[path = "figures/scatter.rs"]
 mod scatter_drawn;
 mod sconekv;
+mod town;
 
 use std::fs;
 use std::path::{Path, PathBuf};

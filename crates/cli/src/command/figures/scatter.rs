@@ -9,10 +9,11 @@ use serde_json::Value;
 
 use super::Found;
 use super::charts::{self, Series};
+use super::town;
 
 /// What tells one run from another.
-const IDENTITY: [&str; 8] =
-    ["experiment", "sites", "way_ms", "policies", "kind", "members", "nodes", "lifetime_s"];
+const IDENTITY: [&str; 10] =
+    ["experiment", "sites", "way_ms", "policies", "kind", "members", "nodes", "lifetime_s", "system", "heat"];
 
 /// Table 2 of the paper: kind, then mean milliseconds in one room, at three sites with leaders drawn, and with leaders chosen.
 const PRINTED: [(&str, [f64; 3]); 4] = [
@@ -27,11 +28,11 @@ const COLUMNS: [(&str, f64, &str); 3] =
 /// Medians of figure 10: milliseconds of a write after joins at random, and after joins by latency.
 const PRINTED_JOINS: [(&str, f64); 2] = [("steady", 124.0), ("wide", 68.0)];
 
-fn number(row: &Found, name: &str) -> f64 {
+pub(super) fn number(row: &Found, name: &str) -> f64 {
     row.get(name).and_then(Value::as_f64).unwrap_or_default()
 }
 
-fn text<'a>(row: &'a Found, name: &str) -> &'a str {
+pub(super) fn text<'a>(row: &'a Found, name: &str) -> &'a str {
     row.get(name).and_then(Value::as_str).unwrap_or_default()
 }
 
@@ -58,6 +59,9 @@ pub(super) fn draw(rows: &[Found], out: &Path) -> Result<String> {
     operations(&of(rows, "operations"), &mut tables)?;
     latencies(&of(rows, "latencies"), out, &mut tables)?;
     joins(&of(rows, "joins"), &mut tables)?;
+    town::load(&of(rows, "load"), &mut tables)?;
+    town::scale(&of(rows, "scale"), out, &mut tables)?;
+    town::hot_spots(&of(rows, "hot-spots"), &mut tables)?;
     Ok(tables)
 }
 

@@ -6,16 +6,22 @@
 //! | `operations` | table 2: what failures, joins, splits and merges take, in one room and at the three sites of figure 8 |
 //! | `latencies` | figure 9: what clients' operations take in groups of 3 to 13 |
 //! | `joins` | figure 10: what writes take in groups of volunteers' machines, by the policies by which they join and lead |
+//! | `load` | figure 15b: how uneven nodes are loaded by fetches of popular users |
+//! | `scale` | figure 16: throughput of 20 to 160 nodes, beside clusters of five that were cut once and for all |
+//! | `hot-spots` | what is hot becomes something else every minute |
 //!
 //! | file | what |
 //! |---|---|
 //! | `setup.rs` | what a run is made of, and where nodes stand |
 //! | `ring.rs` | the harness: nodes, and what is seen of their groups |
 //! | `runs.rs` | the experiments |
+//! | `town/` | those under load |
 
 mod ring;
 mod runs;
 mod setup;
+mod town;
 
 pub use runs::{NAMES, run};
 pub use setup::{Setup, Sites};
+pub use town::{Heat, Setup as LoadSetup, System, measure};

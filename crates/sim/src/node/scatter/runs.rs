@@ -9,11 +9,12 @@ use quorate_node::{GroupRequest, Preset};
 
 use super::ring::{Asked, Kind, Ring, Sample};
 use super::setup::{Setup, Sites};
+use super::town;
 use crate::node::operator::leader;
 use crate::{Failure, Row, World};
 
 /// The names of all experiments.
-pub const NAMES: [&str; 4] = ["sizes", "operations", "latencies", "joins"];
+pub const NAMES: [&str; 7] = ["sizes", "operations", "latencies", "joins", "load", "scale", "hot-spots"];
 
 /// How long anything may take until the ring is at rest.
 const REST_MAX: Duration = Duration::from_secs(300);
@@ -30,6 +31,9 @@ pub fn run(name: &str, seed: u64, told: &mut dyn FnMut(Row)) -> Result<bool, Fai
         "operations" => operations(seed, told)?,
         "latencies" => latencies(seed, told)?,
         "joins" => joins(seed, told)?,
+        "load" => town::load(seed, told)?,
+        "scale" => town::scale(seed, told)?,
+        "hot-spots" => town::hot_spots(seed, told)?,
         _ => return Ok(false),
     }
     Ok(true)

@@ -1,0 +1,84 @@
+//! The experiments.
+
+use std::time::Duration;
+
+use super::setup::{Heat, Setup, System};
+use super::tally::measure;
+use crate::{Failure, Row};
+
+/// Figure 16: as many operations as can be, on 20 to 160 nodes with clients and trending authors in proportion.
+pub(in crate::node::scatter) fn scale(seed: u64, told: &mut dyn FnMut(Row)) -> Result<(), Failure> {
+    for system in [System::Groups, System::Partitions, System::Spread] {
+        for nodes in [20, 40, 80, 160] {
+            told(measure("scale", &Setup::chirp(nodes, system, seed))?);
+        }
+    }
+    Ok(())
+}
+
+/// Figure 15b: 10,000 fetches a second of all followers of users, on 40 nodes.
+pub(in crate::node::scatter) fn load(seed: u64, told: &mut dyn FnMut(Row)) -> Result<(), Failure> {
+    for system in [System::Groups, System::Partitions, System::Spread] {
+        told(measure("load", &fetches(system, seed))?);
+    }
+    Ok(())
+}
+
+fn fetches(system: System, seed: u64) -> Setup {
+    Setup {
+        eagerness: 1.0,
+        reads_per_post: None,
+        heat: Heat::Even,
+        throttle: Some(10_000),
+        ..Setup::chirp(40, system, seed)
+    }
+}
+
+/// What is hot becomes something else every minute.
+pub(in crate::node::scatter) fn hot_spots(seed: u64, told: &mut dyn FnMut(Row)) -> Result<(), Failure> {
+    for heat in [Heat::Authors { percent: 20 }, Heat::Region { percent: 20, width: 8 }] {
+        for system in [System::Groups, System::Spread] {
+            told(measure("hot-spots", &moving(40, heat, system, seed))?);
+        }
+    }
+    Ok(())
+}
+
+fn moving(nodes: usize, heat: Heat, system: System, seed: u64) -> Setup {
+    let minute = Duration::from_secs(60);
+    Setup { heat, moves_every: Some(minute), span: 3 * minute, ..Setup::chirp(nodes, system, seed) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::row::Fact;
+
+    fn small(system: System) -> Row {
+        let setup = Setup {
+            users: 5_000,
+            clients_per_node: 8,
+            warm: Duration::from_secs(3),
+            span: Duration::from_secs(1),
+            ..Setup::chirp(10, system, 3)
+        };
+        measure("scale", &setup).expect("it forms, and answers make sense")
+    }
+
+    fn number(row: &Row, name: &str) -> f64 {
+        match row.facts.iter().find(|(known, _)| *known == name) {
+            Some((_, Fact::Number(number))) => *number,
+            other => panic!("{name} is {other:?}"),
+        }
+    }
+
+    #[test]
+    fn groups_use_all_of_their_nodes_and_partitions_one_of_five() {
+        let (groups, partitions) = (small(System::Groups), small(System::Partitions));
+        assert_eq!(small(System::Partitions), partitions, "the same seed gives the same row");
+        let rates = [&groups, &partitions].map(|row| number(row, "operations_s"));
+        assert!(rates[0] > 1.3 * rates[1], "{groups:?} {partitions:?}");
+        assert!(number(&groups, "most_over_mean") < 2.5, "{groups:?}");
+        assert!(number(&partitions, "most_over_mean") > 4.0, "one of five does all: {partitions:?}");
+    }
+}
