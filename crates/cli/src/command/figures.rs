@@ -41,7 +41,7 @@ pub(crate) struct Wanted {
     /// a file beside the pictures that is named for the evaluation.
     #[arg(long, value_name = "FILE")]
     results: Option<PathBuf>,
-    /// Only these experiments, separated by commas; without it all.
+    /// Only these experiments, separated by commas; without it all but those that take hours.
     #[arg(long, value_name = "NAME", value_delimiter = ',', conflicts_with = "draw_only")]
     only: Vec<String>,
     /// What chance follows from.
@@ -69,7 +69,8 @@ pub(crate) struct Sconekv {
 /// The evaluation of Scatter, beside the numbers it printed.
 ///
 /// Runs whole nodes that form groups, in virtual time. Each row is told and kept as soon as it is there. What came of them before is drawn as
-/// well: to repeat one experiment, name it. Nothing outside --out and --results is touched.
+/// well: to repeat one experiment, name it. Nothing outside --out and --results is touched. `load`, `scale` and `hot-spots` take hours with
+/// many nodes, and run only if they are named.
 #[derive(Debug, Args)]
 pub(crate) struct Scatter {
     #[command(flatten)]
@@ -86,19 +87,20 @@ pub(crate) fn run(figures: &Figures) -> Result<ExitCode> {
                 figures::run(name, Some(sconekv.nodes), seed, told)
             };
             let to = ("sconekv.jsonl", "tables.md");
-            evaluate(&sconekv.wanted, &figures::NAMES, &run, to, sconekv::draw)
+            evaluate(&sconekv.wanted, (&figures::NAMES, &[]), &run, to, sconekv::draw)
         }
         Figures::Scatter(scatter) => {
             let to = ("scatter.jsonl", "scatter.md");
-            evaluate(&scatter.wanted, &scatter::NAMES, &scatter::run, to, scatter_drawn::draw)
+            let names = (scatter::NAMES.as_slice(), scatter::HEAVY.as_slice());
+            evaluate(&scatter.wanted, names, &scatter::run, to, scatter_drawn::draw)
         }
     }
 }
 
-/// Runs what is wanted, and draws all that is there.
+/// Runs what is wanted, and draws all that is there. The second names are of experiments that run only if they are named.
 fn evaluate(
     wanted: &Wanted,
-    names: &[&str],
+    (names, heavy): (&[&str], &[&str]),
     run: Run<'_>,
     (rows, tables): (&str, &str),
     draw: fn(&[Found], &Path) -> Result<String>,
@@ -110,7 +112,11 @@ fn evaluate(
     fs::create_dir_all(&wanted.out).with_context(|| format!("cannot make {}", wanted.out.display()))?;
     let results = wanted.results.clone().unwrap_or_else(|| wanted.out.join(rows));
     let all = || names.iter().copied().filter(|_| !wanted.draw_only);
-    for name in all().filter(|name| wanted.only.is_empty() || wanted.only.iter().any(|only| only == name)) {
+    let is_wanted = |name: &&str| match wanted.only.is_empty() {
+        true => !heavy.contains(name),
+        false => wanted.only.iter().any(|only| only == name),
+    };
+    for name in all().filter(is_wanted) {
         experiment(name, wanted.seed, run, &results)?;
     }
     let found = read(&results)?;

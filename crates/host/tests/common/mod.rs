@@ -21,8 +21,8 @@ use quorate_host::config::Durability;
 use quorate_host::{Config, Handle, Host, Hosted, Identity, Options, Parts, RunError, StartError};
 use quorate_kernel::{ClusterId, Cx, Event, Machine, NodeId, Out, Position};
 use quorate_node::{
-    AdminOutcome, AdminRequest, ClientRequest, GroupId, GroupRequest, How, Input, Journal, Map, Member,
-    Motive, Output, Status, What,
+    AdminOutcome, AdminRequest, Agreement, ClientRequest, GroupId, GroupRequest, How, Input, Journal, Map,
+    Member, Motive, Output, Status, What,
 };
 use quorate_store::MemoryStore;
 use serde::{Deserialize, Serialize};
@@ -232,6 +232,10 @@ impl Hosted for Toy {
 
     fn journal(&self) -> Option<&Journal> {
         Some(&self.journal)
+    }
+
+    fn agreement(&self) -> Option<Agreement> {
+        None
     }
 
     fn map(&self) -> Map {

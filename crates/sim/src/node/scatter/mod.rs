@@ -22,6 +22,6 @@ mod runs;
 mod setup;
 mod town;
 
-pub use runs::{NAMES, run};
+pub use runs::{HEAVY, NAMES, run};
 pub use setup::{Setup, Sites};
 pub use town::{Heat, Setup as LoadSetup, System, measure};

@@ -15,6 +15,8 @@ use crate::{Failure, Row, World};
 
 /// The names of all experiments.
 pub const NAMES: [&str; 7] = ["sizes", "operations", "latencies", "joins", "load", "scale", "hot-spots"];
+/// Those of them that take hours, and gigabytes, with many nodes: they run only if they are asked for.
+pub const HEAVY: [&str; 3] = ["load", "scale", "hot-spots"];
 
 /// How long anything may take until the ring is at rest.
 const REST_MAX: Duration = Duration::from_secs(300);
