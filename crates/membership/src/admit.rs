@@ -1,12 +1,45 @@
 //! The members' side of joining.
 
+use alloc::collections::BTreeMap;
 use alloc::sync::Arc;
 use quorate_kernel::{Cx, NodeId, Time};
 
+use crate::config::Config;
 use crate::machine::Out;
 use crate::message::{Message, Refusal};
 use crate::seat::{Relation, Seat};
 use crate::view::{Meta, ViewId};
+
+/// Joiners that asked a member, as one of their observers, and when they did last.
+///
+/// A joiner needs several observers. If each kept those who came first, all could be full of different ones, and nobody would ever come in (seed
+/// 501152 of `ring`). So whoever has the smaller id goes before, everywhere.
+#[derive(Debug, Clone, Default)]
+pub(crate) struct Waiting(BTreeMap<NodeId, (Time, Arc<Meta>)>);
+
+impl Waiting {
+    pub(crate) fn len(&self) -> usize {
+        self.0.len()
+    }
+
+    /// Who asks no more keeps no place: it may be dead.
+    fn still_asks(now: Time, asked: Time, config: &Config) -> bool {
+        now.since(asked) < config.alert_epoch
+    }
+
+    fn has_place(&self, now: Time, joiner: NodeId, config: &Config) -> bool {
+        let before = self.0.range(..joiner).filter(|(_, (asked, _))| Self::still_asks(now, *asked, config));
+        before.count() < config.joiners_max
+    }
+
+    /// Lets somebody wait who has a place. Returns who has none any more.
+    fn take(&mut self, now: Time, joiner: NodeId, meta: Arc<Meta>, config: &Config) -> Option<NodeId> {
+        self.0.retain(|_, (asked, _)| Self::still_asks(now, *asked, config));
+        self.0.insert(joiner, (now, meta));
+        let is_over = self.0.len() > config.joiners_max;
+        is_over.then(|| self.0.pop_last()).flatten().map(|(last, _)| last)
+    }
+}
 
 impl Seat {
     /// Why a node cannot become a member now, if it cannot.
@@ -18,36 +51,10 @@ impl Seat {
             Some(Refusal::AddressTaken)
         } else if self.view().members.len() >= self.config.members_max {
             Some(Refusal::Full)
-        } else if !self.has_place(now, joiner) {
+        } else if !self.waiting.has_place(now, joiner, &self.config) {
             Some(Refusal::Busy)
         } else {
             None
-        }
-    }
-
-    /// Whether somebody who wants in may wait here. A joiner needs several observers: if each kept those who came first, all could be
-    /// full of others, and nobody would ever come in (seed 501152 of `ring`). So whoever has the smaller id goes before, everywhere.
-    fn has_place(&self, now: Time, joiner: NodeId) -> bool {
-        let before = self.waiting.range(..joiner).filter(|(_, (asked, _))| self.still_asks(now, *asked));
-        before.count() < self.config.joiners_max
-    }
-
-    /// Who asks no more keeps no place: it may be dead.
-    fn still_asks(&self, now: Time, asked: Time) -> bool {
-        now.since(asked) < self.config.alert_epoch
-    }
-
-    /// Lets somebody wait for the next view, in the place of another if need be.
-    fn keep_waiting(&mut self, cx: &mut Cx<'_>, joiner: NodeId, meta: Arc<Meta>, out: &mut Out) {
-        let mut waiting = core::mem::take(&mut self.waiting);
-        waiting.retain(|_, (asked, _)| self.still_asks(cx.now, *asked));
-        waiting.insert(joiner, (cx.now, meta));
-        self.waiting = waiting;
-        if self.waiting.len() > self.config.joiners_max
-            && let Some((last, _)) = self.waiting.pop_last()
-        {
-            cx.marks.hit("membership.join.gives_way");
-            self.refuse(cx, last, Refusal::Busy, out);
         }
     }
 
@@ -95,13 +102,16 @@ impl Seat {
             return self.refuse(cx, from, reason, out);
         }
         let meta = Arc::new(meta);
-        self.keep_waiting(cx, from, Arc::clone(&meta), out);
+        if let Some(other) = self.waiting.take(cx.now, from, Arc::clone(&meta), &self.config) {
+            cx.marks.hit("membership.join.gives_way");
+            self.refuse(cx, other, Refusal::Busy, out);
+        }
         self.alert(cx, from, rings, Some(meta), out);
     }
 
     /// A new view has begun: those who waited for it are told, the others ask anew.
     pub(crate) fn usher(&mut self, cx: &mut Cx<'_>, out: &mut Out) {
-        for (joiner, (_, meta)) in core::mem::take(&mut self.waiting) {
+        for (joiner, (_, meta)) in core::mem::take(&mut self.waiting).0 {
             if self.view().has(joiner) {
                 cx.marks.hit("membership.join.welcomed");
                 out.send(joiner, Message::Welcome { view: self.id() });
@@ -129,5 +139,47 @@ impl Seat {
         for (observer, _) in self.rings.observers(self.me) {
             out.send(observer, Message::Leave { view: self.id() });
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec::Vec;
+
+    fn ask(waiting: &mut Waiting, config: &Config, now: Time, joiner: u64) {
+        if waiting.has_place(now, NodeId(joiner), config) {
+            waiting.take(now, NodeId(joiner), Arc::default(), config);
+        }
+    }
+
+    fn ids(waiting: &Waiting) -> Vec<u64> {
+        waiting.0.keys().map(|id| id.0).collect()
+    }
+
+    #[test]
+    fn observers_keep_the_same_joiners_whoever_asked_them_first() {
+        let config = Config { joiners_max: 3, ..Config::production() };
+        let (mut one, mut other) = (Waiting::default(), Waiting::default());
+        for joiner in [9, 7, 8, 2, 3, 4, 9] {
+            ask(&mut one, &config, Time(1), joiner);
+        }
+        for joiner in [3, 2, 4, 9, 8, 7] {
+            ask(&mut other, &config, Time(1), joiner);
+        }
+        assert_eq!((ids(&one), ids(&other)), ([2, 3, 4].into(), [2, 3, 4].into()));
+    }
+
+    #[test]
+    fn who_asks_no_more_keeps_no_place() {
+        let config = Config { joiners_max: 2, ..Config::production() };
+        let mut waiting = Waiting::default();
+        [1, 2].into_iter().for_each(|joiner| ask(&mut waiting, &config, Time(1), joiner));
+        let later = Time(1) + config.alert_epoch / 2;
+        ask(&mut waiting, &config, later, 2);
+        ask(&mut waiting, &config, later, 5);
+        assert_eq!(ids(&waiting), [1, 2]);
+        ask(&mut waiting, &config, Time(1) + config.alert_epoch, 5);
+        assert_eq!(ids(&waiting), [2, 5]);
     }
 }

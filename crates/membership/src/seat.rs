@@ -8,6 +8,7 @@ use quorate_kernel::{Cx, NodeId, Time};
 use quorate_quorum::Fast;
 
 use crate::Mutant;
+use crate::admit::Waiting;
 use crate::alert::{Alerts, Level};
 use crate::chain::Chain;
 use crate::config::Config;
@@ -65,8 +66,8 @@ pub(crate) struct Seat {
     pub(crate) pending: Pending,
     pub(crate) consensus: Consensus,
     pub(crate) spread: Spread,
-    /// Joiners that asked this node, as one of their observers, and when they did last.
-    pub(crate) waiting: BTreeMap<NodeId, (Time, Arc<Meta>)>,
+    /// Joiners that asked this node, as one of their observers.
+    pub(crate) waiting: Waiting,
     /// Who is to get the view once the parent has said its part.
     pub(crate) pullers: BTreeSet<NodeId>,
     pub(crate) pulled: Option<Time>,
@@ -93,7 +94,7 @@ impl Seat {
             pending: Pending::default(),
             consensus: Consensus::default(),
             spread: Spread::default(),
-            waiting: BTreeMap::new(),
+            waiting: Waiting::default(),
             pullers: BTreeSet::new(),
             pulled: None,
             sampled: now,
