@@ -22,10 +22,6 @@ pub(crate) struct Joiner {
     pub(crate) refusal: Refusal,
     /// The newest view in which somebody was asked to be an observer.
     joining: ViewId,
-    /// Who was.
-    observers: Vec<NodeId>,
-    /// When this attempt has failed.
-    until: Time,
     pulled: Option<Time>,
 }
 
@@ -37,8 +33,6 @@ impl Joiner {
             attempts: 0,
             refusal: Refusal::NoAnswer,
             joining: ViewId::default(),
-            observers: Vec::new(),
-            until: Time::default(),
             pulled: None,
         };
         seeds.into_iter().for_each(|seed| joiner.learn(seed));
@@ -51,50 +45,22 @@ impl Joiner {
         }
     }
 
-    /// The timer ran out: what may have been lost is said again, until another attempt is due; false if there were enough.
-    pub(crate) fn go_on(&mut self, cx: &mut Cx<'_>, config: &Config, meta: &Meta, out: &mut Out) -> bool {
-        if cx.now >= self.until {
-            return self.attempt(cx, config, meta, out);
-        }
-        cx.marks.hit("membership.join.again");
-        if self.observers.is_empty() {
-            self.ask_seed(meta, out);
-        }
-        for observer in &self.observers {
-            out.send(*observer, Message::Join { view: self.joining, meta: meta.clone() });
-        }
-        self.rest(cx, config, out);
-        true
-    }
-
     /// Begins an attempt; false if there were enough.
     pub(crate) fn attempt(&mut self, cx: &mut Cx<'_>, config: &Config, meta: &Meta, out: &mut Out) -> bool {
         if self.attempts >= config.join_attempts || self.seeds.is_empty() {
             return false;
         }
         self.attempts += 1;
-        (self.joining, self.observers) = (ViewId::default(), Vec::new());
+        let seed = self.seeds[self.next % self.seeds.len()];
+        self.next += 1;
+        self.joining = ViewId::default();
         cx.marks.hit("membership.join.attempt");
-        self.ask_seed(meta, out);
+        out.send(seed, Message::PreJoin { meta: meta.clone() });
         // Joiners that began together do not ask together for ever.
         let jitter = config.join_timeout / 4;
         let jitter = core::time::Duration::from_nanos(cx.rng.between(0, jitter.as_nanos() as u64));
-        self.until = cx.now + config.join_timeout + jitter;
-        self.rest(cx, config, out);
+        out.arm(Timer::Join, config.join_timeout + jitter);
         true
-    }
-
-    /// Another seed each time: the one before may be gone, or no member itself.
-    fn ask_seed(&mut self, meta: &Meta, out: &mut Out) {
-        let seed = self.seeds[self.next % self.seeds.len()];
-        self.next += 1;
-        out.send(seed, Message::PreJoin { meta: meta.clone() });
-    }
-
-    /// Observers that were not reached speak of this node later than the others, and until they do it holds up every change of the view: they are
-    /// asked again soon.
-    fn rest(&self, cx: &Cx<'_>, config: &Config, out: &mut Out) {
-        out.arm(Timer::Join, self.until.since(cx.now).min(config.resend));
     }
 
     /// Somebody says who the observers would be. Every attempt asks once for each view, the newest heard of.
@@ -108,7 +74,7 @@ impl Joiner {
         if view.seq <= self.joining.seq {
             return;
         }
-        (self.joining, self.observers) = (view, observers.iter().map(|(observer, _)| *observer).collect());
+        self.joining = view;
         for (observer, _) in observers {
             self.learn(*observer);
             out.send(*observer, Message::Join { view, meta: meta.clone() });

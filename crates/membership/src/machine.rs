@@ -226,7 +226,7 @@ impl Membership {
                 out.arm(Timer::Farewell, self.config.resend);
             }
             (Life::Joining(joiner), Timer::Join) => {
-                let goes_on = joiner.go_on(cx, &self.config, &self.meta, out);
+                let goes_on = joiner.attempt(cx, &self.config, &self.meta, out);
                 let reason = joiner.refusal;
                 if !goes_on {
                     self.life = Life::Idle;

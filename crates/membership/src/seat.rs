@@ -235,7 +235,6 @@ impl Seat {
         out: &mut Out,
     ) {
         let known = self.alerts.get(subject).map(|subject| subject.now).unwrap_or_default();
-        let known = self.pending.alerts.get(&subject).map_or(known, |(pending, _)| known.or(*pending));
         if rings.is_empty() || rings.or(known) == known {
             return;
         }

@@ -22,9 +22,7 @@ pub(super) fn churn(nodes: usize, lifetime_s: f64, seed: u64) -> Row {
     let deaths_max = (LASTING.as_secs_f64() / lifetime_s * nodes as f64 * 1.5) as usize;
     let all = nodes + deaths_max;
     let config = Placing::production().membership;
-    let mut fleet = Fleet::new(config, nodes, all, seed);
-    fleet.dials = true;
-    let mut world = fleet.world(all, seed);
+    let mut world = Fleet::new(config, nodes, all, seed).world(all, seed);
     world.run_for(10 * SECOND);
     let mut rng = Rng::new(seed);
     let mut lifetime = || Duration::from_secs_f64(-(1.0 - rng.fraction()).ln() * lifetime_s);

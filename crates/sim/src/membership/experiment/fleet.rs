@@ -43,10 +43,6 @@ pub(super) struct Fleet {
     /// Bytes each node sent and received, without headers of transports.
     pub(super) bytes: Vec<(u64, u64)>,
     pub(super) joining_failed: u64,
-    /// Whether connections have to be made first: what is sent where none stands is lost, as it is by servers.
-    pub(super) dials: bool,
-    /// Between whom one stands, or is made just now.
-    dialed: BTreeSet<(NodeId, NodeId)>,
 }
 
 impl Fleet {
@@ -64,8 +60,6 @@ impl Fleet {
             kicked: BTreeSet::new(),
             bytes: vec![(0, 0); nodes + 1],
             joining_failed: 0,
-            dials: false,
-            dialed: BTreeSet::new(),
         }
     }
 
@@ -133,8 +127,6 @@ impl Harness for Fleet {
                 Harm::Deaf => hears,
                 Harm::Lossy(percent) => (sends || hears) && self.rng.chance(percent, 100),
             };
-        // Half of the connections are made in time.
-        let lost = lost || (self.dials && self.dialed.insert((from, to)) && self.rng.chance(1, 2));
         if !lost {
             self.bytes[to.0 as usize].1 += bytes;
         }
