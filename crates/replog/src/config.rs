@@ -13,9 +13,9 @@ pub struct Config {
     /// A leader sends something to every follower at least this often. Shorter finds failures sooner and costs
     /// messages; it must leave room for several beats in [`Config::election`].
     pub heartbeat: Duration,
-    /// A follower that hears from no leader for this long, plus a random part of the same length, stands for
-    /// election; a leader that hears from no quorum for this long steps down. Too short: elections under load. Too
-    /// long: a longer pause when a leader dies. The same on all members.
+    /// A follower that hears from no leader for this long, plus a random part of the same length (longer after
+    /// elections that nobody won), stands for election; a leader that hears from no quorum for this long steps down.
+    /// Too short: elections under load. Too long: a longer pause when a leader dies. The same on all members.
     pub election: Duration,
     /// How long a follower that heard from a leader promises nothing to others. While a quorum is so bound the
     /// leader answers reads alone. Zero: no leases, each read asks a quorum. At most [`Config::election`]; the same on

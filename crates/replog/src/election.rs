@@ -15,6 +15,9 @@ use crate::machine::{Out, Output, Replog, Role, Timer};
 use crate::message::{Ballot, Echo, Message, Prepare};
 use crate::record::Epoch;
 
+/// Candidates that cross each other spread out over at most so many doublings of [`Config::election`][crate::Config].
+const CONTESTS_MAX: u32 = 4;
+
 /// What a candidate keeps.
 #[derive(Debug, Clone)]
 pub(crate) struct Candidate {
@@ -34,8 +37,9 @@ impl Replog {
     /// Arms the election timer anew with fresh patience.
     pub(crate) fn arm_election(&mut self, cx: &mut Cx<'_>, out: &mut Out) {
         let base = self.config.election;
+        let spread = base * (1 << self.contests.min(CONTESTS_MAX));
         let random =
-            Duration::from_nanos(cx.rng.below(u64::try_from(base.as_nanos()).unwrap_or(u64::MAX).max(1)));
+            Duration::from_nanos(cx.rng.below(u64::try_from(spread.as_nanos()).unwrap_or(u64::MAX).max(1)));
         let wait = if self.is_member() { 1 } else { 3 };
         self.patience = base * wait + random + base / 2 * u32::from(self.config.priority);
         out.arm(Timer::Election, self.patience);
@@ -76,6 +80,7 @@ impl Replog {
         let prepare =
             Prepare { ballot, log_ballot: self.log_ballot, last: self.log.last(), trial, handed_over_by };
         if !trial {
+            self.contests = self.contests.saturating_add(1);
             self.promise(ballot, out);
         }
         for voter in self.voters.iter().copied().filter(|voter| *voter != self.me) {
@@ -165,6 +170,7 @@ impl Replog {
         self.set_role(cx, Role::Leader(leader), out);
         self.believed_leader = None;
         self.suspect = false;
+        self.contests = 0;
         out.disarm(Timer::Election);
         out.arm(Timer::Heartbeat, self.config.heartbeat);
         out.send(self.me, Message::Accepted { ballot, matched: self.log.last(), echo: Echo::default() });
@@ -175,6 +181,9 @@ impl Replog {
     pub(crate) fn follow(&mut self, cx: &mut Cx<'_>, leader: Option<NodeId>, out: &mut Out) {
         let was_leader = self.leads();
         let changed = self.believed_leader != leader || !matches!(self.role, Role::Follower);
+        if leader.is_some() {
+            self.contests = 0;
+        }
         self.believed_leader = leader;
         self.heard = cx.now;
         self.suspect = false;

@@ -157,6 +157,8 @@ pub struct Replog {
     pub(crate) believed_leader: Option<NodeId>,
     pub(crate) heard: Time,
     pub(crate) patience: Duration,
+    /// How often this replica has stood since it followed a leader: candidates that cross each other wait ever longer.
+    pub(crate) contests: u32,
     pub(crate) suspect: bool,
     /// Until then nothing is promised to anyone but the leader of `bound_to`, who may hold a lease.
     pub(crate) bound_until: Time,
@@ -205,6 +207,7 @@ impl Replog {
             believed_leader: None,
             heard: Time::default(),
             patience: Duration::ZERO,
+            contests: 0,
             suspect: false,
             bound_until: Time::default(),
             bound_to: Ballot::default(),

@@ -8,6 +8,14 @@ fn swarm_of_groups() {
     everything::pass_and_reach(&grouped(), 60);
 }
 
+/// Nobody came in any more, since observers were full of different joiners; nobody led, since nine candidates crossed each other for ever.
+#[test]
+fn what_once_stood_still_goes_on() {
+    for seed in [501_152, 514_089] {
+        grouped().run_many(seed..seed + 1, false, 1).expect_success("ring");
+    }
+}
+
 #[test]
 fn runs_repeat() {
     everything::repeat(&grouped(), 3);
