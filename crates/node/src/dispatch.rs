@@ -155,9 +155,9 @@ impl Node {
             }
             replica.took = takes;
         }
+        self.announce(&takers, out);
         for bucket in takers.drain(..) {
             self.note_elected(cx.wall, bucket);
-            self.announce(bucket, out);
             self.lane(bucket).origin.resume();
             self.dispatch(cx, bucket, out);
         }

@@ -191,10 +191,8 @@ impl Node {
                 self.connected.insert(peer);
                 // Says only who and where this node is.
                 out.send_early(peer, Message::Contact(self.config.me.clone()));
-                for bucket in self.every_bucket() {
-                    self.announce_to(bucket, peer, out);
-                    self.tell_era(bucket, peer, out);
-                }
+                self.announce_to(peer, out);
+                self.every_bucket().for_each(|bucket| self.tell_era(bucket, peer, out));
                 self.step_all(cx, &shard::Input::PeerConnected(peer), out);
             }
             Input::PeerLost(peer) => {
@@ -268,7 +266,7 @@ impl Node {
             Message::Contact(member) => self.on_contact(from, member, out),
             Message::Membership(msg) => self.step_membership(cx, Event::Message { from, msg: *msg }, out),
             Message::Acquaint(members) => self.on_acquaint(members, out),
-            Message::Leads { ballot } => self.on_leads(cx, bucket, from, ballot, out),
+            Message::Leads(all) => self.on_leads(cx, from, &all, out),
             Message::Charter(content) => drop(self.on_charter(cx, &content)),
             Message::CharterWanted { number } => self.on_charter_wanted(from, number, out),
             Message::Report { mark, members } => self.on_report(bucket, mark, members),

@@ -123,11 +123,8 @@ pub enum Message {
     Membership(Box<quorate_membership::Message>),
     /// To a node that wants in: who the members are, so that it can reach them.
     Acquaint(Vec<Member>),
-    /// From the leader of a bucket to all members, when it begins to take requests and now and then.
-    Leads {
-        /// The ballot it leads.
-        ballot: replog::Ballot,
-    },
+    /// From the leader of buckets to all members, when it begins to take requests and now and then: the ballots it leads.
+    Leads(Vec<(Bucket, replog::Ballot)>),
     /// To whoever may not know it: an encoded charter of the cluster, see `placing.rs`.
     Charter(Bytes),
     /// To any member: is there a newer one than this?

@@ -266,43 +266,63 @@ impl Node {
         let Some(roster) = &mut self.roster else { return };
         if cx.now.since(roster.told_at) >= LEADS_EVERY {
             roster.told_at = cx.now;
-            let leads: Vec<Bucket> =
-                self.replicas.iter().filter(|(_, replica)| replica.took).map(|(bucket, _)| *bucket).collect();
-            leads.into_iter().for_each(|bucket| self.announce(bucket, out));
+            let leads: Vec<Bucket> = self.replicas.keys().copied().collect();
+            self.announce(&leads, out);
             self.every_bucket().for_each(|bucket| self.tell_strangers(bucket, out));
         }
         self.look_after_charter(cx, out);
         self.look_after_recoveries(cx, out);
     }
 
-    /// Tells all members that this node leads a bucket.
-    pub(crate) fn announce(&self, bucket: Bucket, out: &mut Out) {
+    /// Tells all members which of these buckets this node leads. One message, however many there are: it goes to everybody.
+    pub(crate) fn announce(&self, buckets: &[Bucket], out: &mut Out) {
         let Some(roster) = &self.roster else { return };
-        self.tell_strangers(bucket, out);
+        let leads = self.led(buckets.iter().copied());
+        leads.iter().for_each(|(bucket, _)| self.tell_strangers(*bucket, out));
+        if leads.is_empty() {
+            return;
+        }
         // Whoever was removed from the view may lead nevertheless.
         for member in roster.membership.last_view().iter().flat_map(|view| view.members.iter()) {
-            self.announce_to(bucket, member.id, out);
+            if member.id != self.config.me.id {
+                // A hint; harmless if forgotten.
+                out.send_early(member.id, Message::Leads(leads.clone()));
+            }
         }
     }
 
-    /// Tells one node that this one leads a bucket, if it does.
-    pub(crate) fn announce_to(&self, bucket: Bucket, to: NodeId, out: &mut Out) {
-        let leading = self.replicas.get(&bucket).filter(|replica| replica.shard.takes_batches());
-        let leading = leading.and_then(|replica| replica.log().leading());
-        if let Some(ballot) = leading.filter(|_| to != self.config.me.id) {
+    /// Tells one node which buckets this one leads.
+    pub(crate) fn announce_to(&self, to: NodeId, out: &mut Out) {
+        let leads = self.led(self.replicas.keys().copied());
+        if self.roster.is_some() && !leads.is_empty() {
             // A hint; harmless if forgotten.
-            out.send_early(to, Message::Leads { ballot }.about(bucket));
+            out.send_early(to, Message::Leads(leads));
         }
+    }
+
+    /// Those of some buckets that this node leads, and by which ballots.
+    fn led(&self, buckets: impl Iterator<Item = Bucket>) -> Vec<(Bucket, Ballot)> {
+        let ballot = |bucket: Bucket| {
+            let replica = self.replicas.get(&bucket).filter(|replica| replica.shard.takes_batches())?;
+            Some((bucket, replica.log().leading()?))
+        };
+        buckets.filter_map(ballot).collect()
     }
 
     pub(crate) fn on_leads(
         &mut self,
         cx: &mut Cx<'_>,
-        bucket: Bucket,
         from: NodeId,
-        ballot: Ballot,
+        all: &[(Bucket, Ballot)],
         out: &mut Out,
     ) {
+        for (bucket, ballot) in all {
+            self.on_leads_one(cx, *bucket, (*ballot, from), out);
+        }
+    }
+
+    fn on_leads_one(&mut self, cx: &mut Cx<'_>, bucket: Bucket, told: (Ballot, NodeId), out: &mut Out) {
+        let (ballot, from) = told;
         let before = self.believed_leader(bucket);
         let Some(roster) = &mut self.roster else { return cx.marks.hit("node.message.no_roster") };
         let Some(hint) = roster.hints.get_mut(usize::from(bucket.0)) else { return };

@@ -16,15 +16,14 @@ pub(crate) const FRAME_VERSION: u16 = 1;
 /// The oldest and the newest version of the conversation that this program speaks.
 ///
 /// - 1: the first.
-/// - 3: clusters whose nodes form groups. A greeting of such a cluster has its topology behind that.
 /// - 2: clusters of several buckets, or of nodes that do not all hold everything. A greeting of such a cluster ends with the
 ///   number of buckets and that of copies; of any other it is as in version 1.
-pub(crate) const VERSIONS: (u16, u16) = (1, 3);
+/// - 3: clusters whose nodes form groups. A greeting of such a cluster has its topology behind that.
+/// - 4: a leader tells of all its buckets in one message. Clusters as in version 1 have no such message.
+pub(crate) const VERSIONS: (u16, u16) = (1, 4);
 
-/// Since this version nodes know of several buckets, and of copies.
-const VERSION_OF_SHAPES: u16 = 2;
-/// Since this version they know of groups.
-const VERSION_OF_RINGS: u16 = 3;
+/// Clusters of several buckets, of copies or of groups need this version.
+const VERSION_OF_SHAPES: u16 = 4;
 
 /// Kind of a frame that holds a [`Hello`].
 pub(crate) const KIND_HELLO: u16 = 1;
@@ -186,14 +185,10 @@ impl Myself {
                 hello.versions.0, hello.versions.1, VERSIONS.0, VERSIONS.1
             ));
         }
-        let needed = match self.shape {
-            shape if shape.is_plain() => VERSIONS.0,
-            Shape { topology: Topology::View, .. } => VERSION_OF_SHAPES,
-            Shape { topology: Topology::Ring, .. } => VERSION_OF_RINGS,
-        };
+        let needed = if self.shape.is_plain() { VERSIONS.0 } else { VERSION_OF_SHAPES };
         if version < needed {
             return Err(format!(
-                "this cluster has {}, of which its version knows nothing: upgrade it, then start it again",
+                "this cluster has {}, for which its version is too old: upgrade it, then start it again",
                 self.shape
             ));
         }
