@@ -214,7 +214,8 @@ pub(crate) struct Up {
     #[arg(long, value_name = "N", env = "QUORATE_COPIES", value_parser = clap::value_parser!(u8).range(1..=16))]
     pub(crate) copies: Option<u8>,
     /// Who decides which nodes hold which buckets of a new cluster: `view`, one placement for all; or `ring`, groups of about --copies
-    /// nodes (3 if nothing says it) that split, merge and take nodes in by their own decision, over 32 buckets if nothing says how many.
+    /// nodes (3 if nothing says it) that split, merge and take nodes in by their own decision, over 32 buckets if nothing says how many. A cluster of six
+    /// nodes or more is founded with `ring` unless --topology, --buckets or --copies say something else.
     #[arg(long, value_name = "view|ring", env = "QUORATE_TOPOLOGY", value_parser = topology)]
     pub(crate) topology: Option<Topology>,
     /// Client port of node 1; node i is 10 (i - 1) above. Ports for Redis Cluster clients are 1, peer ports 1000, admin

@@ -26,6 +26,7 @@
 
 extern crate alloc;
 
+pub mod borders;
 mod group;
 pub mod join;
 pub mod lifetimes;

@@ -1,10 +1,7 @@
-//! Where borders should be, and who should lead shards, so that all work as much (Scatter 6.3).
+//! What is asked of shards; where groups should be split, and who should lead shards, so that all work as much (Scatter 6.3).
 
 use alloc::vec;
 use alloc::vec::Vec;
-
-/// How much more a group has to have than its neighbour, for what each can bear, before the border between them moves (Scatter 6.3).
-pub const SKEW: f64 = 1.6;
 
 /// A piece of a group's span with a log of its own, and how much is asked of it.
 #[derive(Debug, Clone, Copy, PartialEq)]
@@ -28,31 +25,11 @@ fn total(shards: &[Shard]) -> f64 {
     shards.iter().map(|shard| shard.load).sum()
 }
 
-/// Where the border between neighbours should be, the second of which follows the first: at the border of a shard, so that the one
-/// that has more to do, for what it can bear, has as little as can be. None if neither has [`SKEW`] times the other's, or no
-/// border takes a tenth off. So after a move, with the same loads, there is never another.
-pub fn border(first: Burden<'_>, second: Burden<'_>) -> Option<u64> {
-    let all: Vec<Shard> = [first.shards, second.shards].concat();
-    let (sum, now) = (total(&all), first.shards.len());
-    let burdens = |load: f64| (load / first.capacity, (sum - load) / second.capacity);
-    let (left, right) = burdens(total(first.shards));
-    if left.max(right) < SKEW * left.min(right) {
-        return None;
+impl Burden<'_> {
+    /// What is asked of all its shards.
+    pub fn load(&self) -> f64 {
+        total(self.shards)
     }
-    let mut load = 0.0;
-    let mut best: Option<(f64, usize)> = None;
-    for (before, shard) in all.iter().enumerate().take(all.len().saturating_sub(1)) {
-        load += shard.load;
-        let (one, other) = burdens(load);
-        let found = (one.max(other), before + 1);
-        // Of equals, the one that moves less.
-        let key = |(most, index): (f64, usize)| (most, index.abs_diff(now));
-        if best.is_none_or(|known| key(found) < key(known)) {
-            best = Some(found);
-        }
-    }
-    let (_, index) = best.filter(|(most, index)| *most < left.max(right) * 0.9 && *index != now)?;
-    Some(all[index].start)
 }
 
 /// Where a group should be split: at the border of a shard, so that both halves have as much to do; none if it has one shard.
@@ -125,44 +102,6 @@ mod tests {
     fn shards(start: u64, loads: &[f64]) -> Vec<Shard> {
         let shard = |(index, load): (usize, &f64)| Shard { start: start + index as u64, load: *load };
         loads.iter().enumerate().map(shard).collect()
-    }
-
-    fn between(first: &[f64], second: &[f64], capacities: (f64, f64)) -> Option<u64> {
-        let (left, right) = (shards(0, first), shards(first.len() as u64, second));
-        let first = Burden { shards: &left, capacity: capacities.0 };
-        border(first, Burden { shards: &right, capacity: capacities.1 })
-    }
-
-    #[test]
-    fn borders_move_when_loads_differ_by_much() {
-        assert_eq!(between(&[10.0, 10.0, 10.0, 10.0], &[10.0, 0.0], (3.0, 3.0)), Some(3), "40 and 10");
-        assert_eq!(between(&[10.0, 10.0, 10.0], &[10.0, 10.0], (3.0, 3.0)), None, "30 and 20: 1.5 times");
-        assert_eq!(
-            between(&[10.0, 10.0, 10.0], &[10.0, 10.0, 10.0], (1.0, 3.0)),
-            Some(1),
-            "of what each can bear"
-        );
-        assert_eq!(between(&[1.0], &[100.0], (3.0, 3.0)), None, "a single hot shard stays where it is");
-        assert_eq!(between(&[1.0], &[100.0, 1.0, 1.0], (3.0, 3.0)), None, "and nothing is gained around it");
-        assert_eq!(between(&[0.0, 0.0], &[0.0, 0.0], (3.0, 3.0)), None, "nothing to do");
-    }
-
-    #[test]
-    fn with_the_same_loads_a_border_moves_once() {
-        let mut rng = Rng::new(7);
-        let mut moved = 0;
-        for _ in 0..2_000 {
-            let count = rng.between(2, 40) as usize;
-            let loads: Vec<f64> = (0..count).map(|_| (rng.fraction() * 9.0).powi(4)).collect();
-            let at = rng.between(1, count as u64 - 1) as usize;
-            let capacities = (rng.between(1, 9) as f64, rng.between(1, 9) as f64);
-            let Some(border) = between(&loads[..at], &loads[at..], capacities) else { continue };
-            moved += 1;
-            let (first, second) = loads.split_at(border as usize);
-            assert!(!first.is_empty() && !second.is_empty());
-            assert_eq!(between(first, second, capacities), None, "{loads:?} from {at} to {border}");
-        }
-        assert!(moved > 500, "{moved}");
     }
 
     #[test]

@@ -26,6 +26,9 @@ use outlook::{Outlook, Table};
 
 /// How long a connection that is to be closed may take to read what it is owed.
 const CLOSING_MAX: Duration = Duration::from_secs(10);
+/// When so many requests have been taken, other connections wait for the next turn: what other nodes say goes first, however many clients
+/// there are, so that a node that is asked too much still leads.
+const REQUESTS_A_TURN: usize = 4_096;
 
 /// A pause that a client asked for.
 #[derive(Debug, Clone, Copy)]
@@ -125,12 +128,17 @@ impl Clients {
     /// Reads from every connection that has something, and gathers requests.
     pub(crate) fn read(&mut self, now: Time, wall_us: u64) {
         self.resume(now);
-        for id in std::mem::take(&mut self.ready) {
+        let mut ready = std::mem::take(&mut self.ready).into_iter();
+        while self.batch.len() < REQUESTS_A_TURN
+            && let Some(id) = ready.next()
+        {
             let Some(mut client) = self.table.get_mut(&id).and_then(Option::take) else { continue };
             client.listed = false;
             let keep = self.serve(&mut client, now, wall_us);
             self.put_back(client, keep);
         }
+        // The others come first in the next turn.
+        self.ready.splice(0..0, ready);
     }
 
     fn put_back(&mut self, mut client: Box<Client>, keep: bool) {

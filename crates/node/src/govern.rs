@@ -9,7 +9,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 use quorate_api::{Bucket, Outcome, Reply};
 use quorate_groups::join::Place;
-use quorate_groups::load::{Burden, Shard as Piece, border, middle};
+use quorate_groups::load::middle;
 use quorate_groups::resilience::{Resize, resize};
 use quorate_groups::{Edits, Group, GroupId, MEMBERS_MAX, Operation, Seat, Stand};
 use quorate_kernel::{Cx, NodeId, Time};
@@ -33,11 +33,6 @@ const BACK_OFF: Duration = Duration::from_millis(200);
 /// No longer than this, doubled so often.
 const BACK_OFF_DOUBLINGS: u32 = 5;
 
-/// After a border has moved the next moves once loads are those of what is there.
-const WINDOW: Duration = Duration::from_secs(4);
-/// Where less than this is asked of each member in a second, borders stay.
-const LOAD_MIN: f64 = 50.0;
-
 /// How the operations of a group go.
 #[derive(Debug, Default)]
 pub(crate) struct Effort {
@@ -45,7 +40,7 @@ pub(crate) struct Effort {
     not_before: Time,
     failures: u32,
     /// When a border was moved last.
-    moved_at: Option<Time>,
+    pub(crate) moved_at: Option<Time>,
     /// What an operator wants, and has not begun.
     pub(crate) wish: Option<(Asker, Wanted)>,
     /// The operator who wanted what is under way.
@@ -200,45 +195,6 @@ impl Node {
         let bucket = |border| Bucket::of_position(border, self.config.buckets);
         let what = What::of(&operation, &members, bucket);
         Wanted { operation, deeds: what.map(|what| (what, motive)).into_iter().collect() }
-    }
-
-    /// Where a border of a group should be that has much more to do than a neighbour: it gives something away.
-    fn border_due(&self, now: Time, home: Bucket, stand: &Stand) -> Option<(Operation, Motive)> {
-        let ring = self.ring()?;
-        let moved_at = ring.efforts.get(&home).and_then(|effort| effort.moved_at);
-        if moved_at.is_some_and(|at| now.since(at) < WINDOW) {
-            return None;
-        }
-        let pieces = |group: &Group| self.pieces_of(group);
-        let load = |group: &Group| pieces(group).iter().map(|piece| piece.load).sum::<f64>();
-        let Stand { group, before, after } = stand;
-        if load(group) < LOAD_MIN * group.members.len() as f64 {
-            return None;
-        }
-        let border = |left: &Group, right: &Group| {
-            let (first, second) = (pieces(left), pieces(right));
-            let capacity = |group: &Group| group.members.len() as f64;
-            let first = Burden { shards: &first, capacity: capacity(left) };
-            let second = Burden { shards: &second, capacity: capacity(right) };
-            border(first, second).filter(|border| group.span.contains(*border) && *border != group.span.start)
-        };
-        let (id, left, right) = (group.name.id, before.name.id, after.name.id);
-        let of_each = |group: &Group| (load(group) / group.members.len().max(1) as f64) as u64;
-        let uneven = |other| Motive::Uneven { load: of_each(group), neighbour: of_each(other) };
-        let forward = border(group, after)
-            .map(|border| (Operation::Repartition { left: id, right, border }, uneven(after)));
-        forward.or_else(|| {
-            let border = border(before, group)?;
-            Some((Operation::Repartition { left, right: id, border }, uneven(before)))
-        })
-    }
-
-    /// The buckets of a group and what is asked of them.
-    fn pieces_of(&self, group: &Group) -> Vec<Piece> {
-        let Some(ring) = self.ring() else { return Vec::new() };
-        let piece =
-            |bucket: Bucket| Piece { start: bucket.ring_start(ring.count), load: ring.load_of(bucket) };
-        ring.buckets(group).into_iter().map(piece).collect()
     }
 
     /// Who is to leave a group and to join it; and how many of its members are not to leave.

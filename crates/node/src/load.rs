@@ -7,18 +7,24 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::time::Duration;
 use quorate_api::Bucket;
-use quorate_groups::Group;
-use quorate_groups::load::leaders;
+use quorate_groups::borders::{To, gift};
+use quorate_groups::load::{Burden, Shard as Piece, leaders};
+use quorate_groups::{Group, Operation, Stand};
 use quorate_kernel::{NodeId, Time};
 use quorate_shard::{self as shard, batch_header};
 
 use crate::journal::Clocks;
 use crate::machine::{Node, Out};
 use crate::message::Message;
+use crate::motive::Motive;
 use crate::ring::Word;
 
 /// What was asked longer ago than this counts little.
 const MEMORY: Duration = Duration::from_secs(2);
+/// After a border has moved the next moves once loads are those of what is there.
+const WINDOW: Duration = Duration::from_secs(4);
+/// Where less than this is asked of each node in a second, in the mean of all, borders stay.
+const LOAD_MIN: f64 = 50.0;
 
 /// How many requests a bucket's leader has taken of late.
 #[derive(Debug, Default)]
@@ -79,6 +85,52 @@ impl Node {
         if let Some(place) = self.ring_mut().and_then(|ring| ring.loads.get_mut(usize::from(bucket.0))) {
             *place = load;
         }
+    }
+
+    /// Where a border of a group should be that gives something away, by what is asked of all groups.
+    pub(crate) fn border_due(&self, now: Time, home: Bucket, stand: &Stand) -> Option<(Operation, Motive)> {
+        let ring = self.ring()?;
+        let moved_at = ring.efforts.get(&home).and_then(|effort| effort.moved_at);
+        if moved_at.is_some_and(|at| now.since(at) < WINDOW) {
+            return None;
+        }
+        let groups = ring.groups();
+        let pieces: Vec<Vec<Piece>> = groups.iter().map(|group| self.pieces_of(group)).collect();
+        let burdens: Vec<Burden<'_>> = pieces
+            .iter()
+            .zip(&groups)
+            .map(|(shards, group)| Burden { shards, capacity: group.members.len() as f64 })
+            .collect();
+        let members: f64 = burdens.iter().map(|burden| burden.capacity).sum();
+        let mean = burdens.iter().map(Burden::load).sum::<f64>() / members;
+        if mean < LOAD_MIN {
+            return None;
+        }
+        let Stand { group, before, after } = stand;
+        let of_each = |id| {
+            let place = groups.iter().position(|group| group.name.id == id)?;
+            Some((place, (burdens[place].load() / burdens[place].capacity) as u64))
+        };
+        let (place, load) = of_each(group.name.id)?;
+        let (to, border) = gift(&burdens, place)?;
+        let (id, left, right) = (group.name.id, before.name.id, after.name.id);
+        let (operation, taker) = match to {
+            To::After => (Operation::Repartition { left: id, right, border }, right),
+            To::Before => (Operation::Repartition { left, right: id, border }, left),
+        };
+        let most = burdens.iter().map(|burden| burden.load() / burden.capacity).fold(0.0, f64::max);
+        let (_, neighbour) = of_each(taker)?;
+        let motive = Motive::Uneven { load, neighbour, most: most as u64, mean: mean as u64 };
+        let is_inside = group.span.contains(border) && border != group.span.start;
+        is_inside.then_some((operation, motive))
+    }
+
+    /// The buckets of a group and what is asked of them.
+    pub(crate) fn pieces_of(&self, group: &Group) -> Vec<Piece> {
+        let Some(ring) = self.ring() else { return Vec::new() };
+        let piece =
+            |bucket: Bucket| Piece { start: bucket.ring_start(ring.count), load: ring.load_of(bucket) };
+        ring.buckets(group).into_iter().map(piece).collect()
     }
 
     /// Who should lead each bucket of a group for which this node speaks, by what is asked of them.

@@ -123,8 +123,11 @@ pub enum Message {
     Membership(Box<quorate_membership::Message>),
     /// To a node that wants in: who the members are, so that it can reach them.
     Acquaint(Vec<Member>),
-    /// From the leader of buckets to all members, when it begins to take requests and now and then: the ballots it leads.
-    Leads(Vec<(Bucket, replog::Ballot)>),
+    /// As [`Message::LeadsAll`] for one bucket, up to version 3 of the conversation.
+    Leads {
+        /// The ballot it leads.
+        ballot: replog::Ballot,
+    },
     /// To whoever may not know it: an encoded charter of the cluster, see `placing.rs`.
     Charter(Bytes),
     /// To any member: is there a newer one than this?
@@ -164,6 +167,8 @@ pub enum Message {
     Stands(Box<quorate_buckets::Node>),
     /// About the group whose home the bucket is.
     Group(Box<Word>),
+    /// From the leader of buckets to all members, when it begins to take requests and now and then: the ballots it leads.
+    LeadsAll(Vec<(Bucket, replog::Ballot)>),
 }
 
 impl Message {

@@ -133,12 +133,16 @@ pub enum Motive {
         /// How many it should have.
         size: SizeWanted,
     },
-    /// A group has much more to do than its neighbour. Requests in a second, for each member.
+    /// Some group has much more to do than the mean of all. Requests in a second, for each member.
     Uneven {
         /// Of the group that gives something away.
         load: u64,
         /// Of its neighbour.
         neighbour: u64,
+        /// Of the group that has most.
+        most: u64,
+        /// Of all groups.
+        mean: u64,
     },
     /// Of the groups that were looked at it needs a member most.
     Needy {
@@ -246,9 +250,10 @@ impl fmt::Display for Motive {
                 write!(f, "in no group and asked; {members} members, {size}")
             }
             Motive::Size { members, size } => write!(f, "{members} members, {size}"),
-            Motive::Uneven { load, neighbour } => {
-                write!(f, "{load}/s for each member, {neighbour}/s at the neighbour")
-            }
+            Motive::Uneven { load, neighbour, most, mean } => write!(
+                f,
+                "{load}/s for each member, {neighbour}/s at the neighbour; {mean}/s in the mean of all groups, {most}/s at most"
+            ),
             Motive::Needy { members, failure, groups } => {
                 write!(f, "of {groups} groups the one that needs it most: {members} members")?;
                 failure.map_or(Ok(()), |failure| write!(f, ", fails with a chance of {failure:.1e}"))
@@ -304,9 +309,9 @@ mod tests {
                 "4 members, wanted 5..10, about 7 for 6 nines where a node dies before it is replaced with a chance of 1.3e-3",
             ),
             (
-                Motive::Uneven { load: 420, neighbour: 100 },
+                Motive::Uneven { load: 420, neighbour: 100, most: 500, mean: 200 },
                 Policy::Load,
-                "420/s for each member, 100/s at the neighbour",
+                "420/s for each member, 100/s at the neighbour; 200/s in the mean of all groups, 500/s at most",
             ),
             (
                 Motive::Near { agreement_us: Some(1_500), groups: 3 },

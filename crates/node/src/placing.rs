@@ -34,6 +34,8 @@ pub(crate) const MARK: u8 = 0;
 const CHARTER: u8 = 1;
 /// What was proposed or reported and has had no effect for so long is proposed or reported again.
 const AGAIN: Duration = Duration::from_millis(250);
+/// Who is to join a log of a group and is not ready after so long does not keep the others waiting.
+const LATE: Duration = Duration::from_secs(1);
 /// How often a node asks whether there is a newer charter.
 const ASK_EVERY: Duration = Duration::from_secs(1);
 /// A log without a leader for so long is reported by all who have it: it may have lost its majority.
@@ -322,10 +324,17 @@ impl Node {
     /// Brings the log of a bucket that this node leads in line with the charter.
     pub(crate) fn follow_charter(&mut self, cx: &mut Cx<'_>, bucket: Bucket, out: &mut Out) {
         let under_way = self.changes.values().any(|asker| *asker == Asker::Follower(bucket));
-        let overtaken = self.is_overtaken(bucket);
+        let (overtaken, is_ring) = (self.is_overtaken(bucket), self.ring().is_some());
         let Some(replica) = self.replicas.get_mut(&bucket) else { return };
         if let Some(following) = replica.following.take_if(|_| under_way && overtaken) {
-            let input = shard::Input::GiveUp { ticket: following.ticket };
+            let input = shard::Input::GiveUp { ticket: following.ticket, late: false };
+            return self.step_shard(cx, bucket, Event::Input(input), out);
+        }
+        if let Some(following) = replica.following.as_mut().filter(|_| under_way && is_ring)
+            && cx.now >= following.late_at
+        {
+            following.late_at = cx.now + LATE;
+            let input = shard::Input::GiveUp { ticket: following.ticket, late: true };
             return self.step_shard(cx, bucket, Event::Input(input), out);
         }
         if under_way || !replica.shard.takes_batches() {
@@ -352,7 +361,8 @@ impl Node {
         let ticket = self.next_ticket();
         self.changes.insert(ticket, Asker::Follower(bucket));
         if let Some(replica) = self.replicas.get_mut(&bucket) {
-            replica.following = Some(Following { ticket, number: due.number, add: due.add });
+            let late_at = cx.now + LATE;
+            replica.following = Some(Following { ticket, number: due.number, add: due.add, late_at });
         }
         self.change(cx, bucket, (ticket, add, due.remove), out);
     }

@@ -286,7 +286,7 @@ impl Node {
         for member in roster.membership.last_view().iter().flat_map(|view| view.members.iter()) {
             if member.id != self.config.me.id {
                 // A hint; harmless if forgotten.
-                out.send_early(member.id, Message::Leads(leads.clone()));
+                out.send_early(member.id, Message::LeadsAll(leads.clone()));
             }
         }
     }
@@ -296,7 +296,7 @@ impl Node {
         let leads = self.led(self.replicas.keys().copied());
         if self.roster.is_some() && !leads.is_empty() {
             // A hint; harmless if forgotten.
-            out.send_early(to, Message::Leads(leads));
+            out.send_early(to, Message::LeadsAll(leads));
         }
     }
 

@@ -231,6 +231,7 @@ fn of_groups() -> Vec<(&'static str, Message)> {
         ("group.load", Message::Group(Box::new(Word::Load(300)))),
         ("group.echo", Message::Group(Box::new(Word::Echo { at: Time(300), is_back: true }))),
         ("group.agrees", Message::Group(Box::new(Word::Agrees(300)))),
+        ("leads_all", Message::LeadsAll(vec![(Bucket(300), ballot(6))])),
         ("admin.group.split", of_group(GroupRequest::Split { group: GroupId(300) })),
         ("admin.group.merge", of_group(GroupRequest::Merge { group: GroupId(300) })),
         ("admin.group.repartition", of_group(GroupRequest::Repartition { group: GroupId(300), slot: 400 })),

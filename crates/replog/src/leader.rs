@@ -10,8 +10,8 @@ use quorate_quorum::QuorumSystem;
 
 use crate::Mutant;
 use crate::log::Log;
-use crate::machine::{ChangeEnd, Out, Output, Replog, Role, Timer};
-use crate::member::Change;
+use crate::machine::{Out, Output, Replog, Role, Timer};
+use crate::member::{Change, ChangeEnd};
 use crate::message::{Append, Ballot, Echo, Index, Message};
 use crate::read::Read;
 use crate::record::{Content, Entry, Epoch, Member};

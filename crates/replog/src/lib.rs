@@ -50,7 +50,8 @@ mod send;
 pub mod session;
 
 pub use config::Config;
-pub use machine::{ChangeEnd, Input, Out, Output, Replog, Timer};
+pub use machine::{Input, Out, Output, Replog, Timer};
+pub use member::ChangeEnd;
 pub use message::{Append, Ballot, Echo, Index, Message, Part, Prepare};
 pub use mutant::Mutant;
 pub use record::{Content, Entry, Epoch, Member, Record, Seal, StateMeta};

@@ -1,7 +1,7 @@
 //! State and dispatch.
 
 use alloc::collections::{BTreeMap, VecDeque};
-use alloc::{string::String, vec::Vec};
+use alloc::vec::Vec;
 use bytes::Bytes;
 use core::time::Duration;
 use quorate_kernel::{Cx, Event, Machine, NodeId, Position, Time, wire};
@@ -12,6 +12,7 @@ use crate::config::Config;
 use crate::election::Candidate;
 use crate::leader::Leader;
 use crate::log::Log;
+use crate::member::ChangeEnd;
 use crate::message::{Ballot, Index, Message};
 use crate::receive::Receiving;
 use crate::record::{Content, Entry, Epoch, Member, Record, StateMeta};
@@ -49,6 +50,8 @@ pub enum Input {
     GiveUp {
         /// As in [`Input::Change`].
         ticket: u64,
+        /// Only as far as it concerns those who are to join and are not ready, if others are, or members are to leave. It ends as done then.
+        late: bool,
     },
     /// Let another member lead: the given one or the one best prepared.
     Transfer(Option<NodeId>),
@@ -105,17 +108,6 @@ pub enum Output {
     Installed,
     /// This replica is no member any more, and nobody needs it.
     Retired,
-}
-
-/// How a member change ended.
-#[derive(Debug, Clone, PartialEq, Eq)]
-pub enum ChangeEnd {
-    /// The new members are in charge.
-    Done,
-    /// Nothing was changed, for this reason.
-    Refused(String),
-    /// Leadership was lost on the way: it may still happen.
-    Unknown,
 }
 
 /// The effect buffer of a replica.
@@ -431,7 +423,8 @@ impl Replog {
             Input::Propose(command) => self.propose(cx, Content::Command(command), out),
             Input::Read(ticket) => self.read(cx, ticket, out),
             Input::Change { ticket, add, remove } => self.change_members(cx, ticket, add, &remove, out),
-            Input::GiveUp { ticket } => self.give_up(cx, ticket, out),
+            Input::GiveUp { ticket, late: true } => self.leave_out_late(cx, ticket, out),
+            Input::GiveUp { ticket, late: false } => self.give_up(cx, ticket, out),
             Input::Transfer(to) => self.transfer(cx, to, out),
             Input::Inform(peer) => self.inform(cx, peer, out),
             Input::PeerConnected(peer) => self.peer_connected(cx, peer, out),

@@ -16,9 +16,20 @@ use quorate_quorum::{QuorumSystem, Threshold, majority_of};
 
 use crate::Mutant;
 use crate::leader::{Leader, Peer, Transfer};
-use crate::machine::{ChangeEnd, Out, Output, Replog, Role, Timer};
+use crate::machine::{Out, Output, Replog, Role, Timer};
 use crate::message::{Ballot, Echo, Message};
 use crate::record::{Content, Epoch, Member, Record, Seal};
+
+/// How a member change ended.
+#[derive(Debug, Clone, PartialEq, Eq)]
+pub enum ChangeEnd {
+    /// The new members are in charge.
+    Done,
+    /// Nothing was changed, for this reason.
+    Refused(String),
+    /// Leadership was lost on the way: it may still happen.
+    Unknown,
+}
 
 /// A member change under way.
 #[derive(Debug, Clone)]
@@ -137,6 +148,32 @@ impl Replog {
                 alloc::format!("nodes {missing:?} did not catch up in time: are they running and reachable?");
             self.end_change(cx, reason, out);
         }
+    }
+
+    /// Leaves out the learners that are not ready of the change called so, if others are or members are to go: it ends as done, and
+    /// whoever wants the others in asks again. So one that is slow keeps nobody waiting.
+    pub(crate) fn leave_out_late(&mut self, cx: &mut Cx<'_>, ticket: u64, out: &mut Out) {
+        let Role::Leader(leader) = &self.role else { return };
+        let change = leader.change.as_ref().filter(|change| change.ticket == ticket && !change.sealed);
+        let Some(change) = change else { return };
+        let is_ready = |learner: &&Member| self.is_near(cx, leader.peers.get(&learner.id));
+        let ready: Vec<Member> = change.learners.iter().filter(is_ready).cloned().collect();
+        let late: Vec<NodeId> = change
+            .learners
+            .iter()
+            .map(|learner| learner.id)
+            .filter(|id| ready.iter().all(|member| member.id != *id))
+            .collect();
+        let left: Vec<Member> =
+            change.target.iter().filter(|member| !late.contains(&member.id)).cloned().collect();
+        if late.is_empty() || left.is_empty() || left == self.epoch().members {
+            return;
+        }
+        cx.marks.hit("replog.change.without_late");
+        if let Role::Leader(Leader { change: Some(change), .. }) = &mut self.role {
+            (change.target, change.learners) = (left, ready);
+        }
+        self.drive_change(cx, out);
     }
 
     /// Gives up the change called so, unless it may happen already.

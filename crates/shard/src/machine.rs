@@ -74,6 +74,8 @@ pub enum Input {
     GiveUp {
         /// As in [`Input::Change`].
         ticket: u64,
+        /// Only as far as it concerns those who are to join and are not ready.
+        late: bool,
     },
     /// Let another member lead.
     Transfer(Option<NodeId>),
@@ -292,8 +294,8 @@ impl Shard {
             Input::Change { ticket, add, remove } => {
                 self.step_log(cx, Event::Input(replog::Input::Change { ticket, add, remove }), out);
             }
-            Input::GiveUp { ticket } => {
-                self.step_log(cx, Event::Input(replog::Input::GiveUp { ticket }), out)
+            Input::GiveUp { ticket, late } => {
+                self.step_log(cx, Event::Input(replog::Input::GiveUp { ticket, late }), out)
             }
             Input::Transfer(to) => self.step_log(cx, Event::Input(replog::Input::Transfer(to)), out),
             Input::PeerConnected(peer) => {

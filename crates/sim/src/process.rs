@@ -67,6 +67,8 @@ pub(crate) struct Process<M: Machine> {
     pub(crate) entries: u64,
     pub(crate) inbox: VecDeque<Arrival<M>>,
     pub(crate) workers: Workers,
+    /// Came from outside and waits for a worker.
+    pub(crate) callers: VecDeque<Arrival<M>>,
     /// A sync ended while the node was frozen.
     pub(crate) synced_unseen: bool,
     /// The disk has no room left; a restart finds it so.
@@ -89,6 +91,7 @@ impl<M: Machine> Process<M> {
         self.timers.clear();
         self.inbox.clear();
         self.workers.die();
+        self.callers.clear();
         self.synced_unseen = false;
         self.disk_slowness = 1;
     }

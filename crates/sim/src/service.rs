@@ -22,13 +22,15 @@ pub struct Service {
     pub time: Latency,
     /// How much longer for each further KiB: what goes together is still worked on one by one.
     pub kib: Duration,
+    /// Whether what comes from outside waits until no message of another node does, as in the host's turns.
+    pub peers_first: bool,
 }
 
 impl Service {
     /// Machines like those of SconeKV's evaluation: eight workers, 0.1 to 0.2 ms for a message, whatever is in it.
     pub fn eight_workers() -> Service {
         let time = Latency::Uniform(Duration::from_micros(100), Duration::from_micros(200));
-        Service { workers: 8, time, kib: Duration::ZERO }
+        Service { workers: 8, time, kib: Duration::ZERO, peers_first: false }
     }
 
     fn takes(&self, bytes: usize, rng: &mut Rng) -> u64 {
@@ -77,8 +79,11 @@ mod tests {
     use super::*;
 
     fn done(workers: usize, arrivals: &[u64]) -> Vec<u64> {
-        let service =
-            Service { workers, time: Latency::Constant(Duration::from_nanos(10)), kib: Duration::ZERO };
+        let service = Service {
+            workers,
+            time: Latency::Constant(Duration::from_nanos(10)),
+            ..Service::eight_workers()
+        };
         let (mut all, mut rng) = (Workers::default(), Rng::new(1));
         arrivals.iter().map(|now| all.take(&service, *now, 0, &mut rng)).collect()
     }

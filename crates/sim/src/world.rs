@@ -316,6 +316,7 @@ impl<H: Harness> World<H> {
                 if self.lives(place, incarnation) {
                     self.nodes.processes[place as usize].workers.waiting -= 1;
                     self.arrive(place as usize, arrival);
+                    self.serve_callers(place as usize);
                 }
             }
             Happening::Synced { place, incarnation } => {
@@ -368,9 +369,26 @@ impl<H: Harness> World<H> {
     fn serve(&mut self, place: usize, bytes: usize, arrival: Arrival<H::Machine>) {
         let Some(service) = &self.options.service else { return self.arrive(place, arrival) };
         let process = &mut self.nodes.processes[place];
+        if service.peers_first && matches!(arrival, Arrival::Input(_)) {
+            process.callers.push_back(arrival);
+            return self.serve_callers(place);
+        }
         let done = process.workers.take(service, self.now, bytes, &mut self.rng);
         let incarnation = process.incarnation;
         self.queue.push(done, Happening::Served { place: place as u32, incarnation, arrival });
+    }
+
+    /// Workers that have nothing else to do take what came from outside.
+    fn serve_callers(&mut self, place: usize) {
+        let Some(service) = &self.options.service else { return };
+        let process = &mut self.nodes.processes[place];
+        while process.workers.waiting < service.workers
+            && let Some(arrival) = process.callers.pop_front()
+        {
+            let done = process.workers.take(service, self.now, 0, &mut self.rng);
+            let incarnation = process.incarnation;
+            self.queue.push(done, Happening::Served { place: place as u32, incarnation, arrival });
+        }
     }
 
     fn lose(&mut self, why: &str, delivery: &Delivery<H::Machine>) {
@@ -458,6 +476,7 @@ pub(crate) fn new_process<M: Machine>(id: NodeId, options: &WorldOptions, rng: &
         entries: 0,
         inbox: Default::default(),
         workers: Workers::default(),
+        callers: Default::default(),
         synced_unseen: false,
         disk_full: false,
         disk_slowness: 1,

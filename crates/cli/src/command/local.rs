@@ -22,6 +22,8 @@ use crate::output::{Format, Table, print, print_json};
 const STOP_WAIT: Duration = Duration::from_secs(15);
 /// Nodes of a new cluster.
 const NODES_DEFAULT: u64 = 5;
+/// A new cluster of so many nodes forms groups, unless its shape is given: fewer do best with everything everywhere.
+const RING_FROM: u64 = 6;
 /// How often `up` looks after its nodes.
 const SUPERVISE_EVERY: Duration = Duration::from_millis(200);
 
@@ -90,8 +92,14 @@ fn start_all(dir: &Path, up: &Up) -> Result<(Manifest, Vec<(NodeId, Child)>)> {
 
 /// The cluster that was asked for, when there is none.
 fn new(dir: &Path, up: &Up) -> Result<Manifest> {
-    let mut manifest = create(dir, up.nodes.unwrap_or(NODES_DEFAULT), up.base_port, &up.settings)?;
-    let Shape { buckets, copies, topology } = asked(up)?.shape();
+    let nodes = up.nodes.unwrap_or(NODES_DEFAULT);
+    let mut manifest = create(dir, nodes, up.base_port, &up.settings)?;
+    let mut config = asked(up)?;
+    let cluster = &mut config.cluster;
+    if up.topology.is_none() && cluster.buckets == 0 && cluster.copies == 0 && nodes >= RING_FROM {
+        cluster.topology = Topology::Ring;
+    }
+    let Shape { buckets, copies, topology } = config.shape();
     (manifest.buckets, manifest.copies, manifest.topology) = (buckets, copies, topology);
     Ok(manifest)
 }

@@ -99,7 +99,7 @@ fn fits(what: &What, motive: &Motive) -> bool {
         (What::Failure { .. }, Motive::Gone { missing_ms, repair_ms }) => missing_ms >= repair_ms,
         (What::Split { .. }, Motive::Size { members, size }) => *members > size.most,
         (What::Merge { .. }, Motive::Size { members, size }) => *members < size.least,
-        (What::Repartition { .. }, Motive::Uneven { load, neighbour }) => load >= neighbour,
+        (What::Repartition { .. }, Motive::Uneven { most, mean, .. }) => most > mean,
         (What::Join { .. }, Motive::Wants { .. }) | (What::Leave { .. }, Motive::Emptied | Motive::Twice) => {
             true
         }

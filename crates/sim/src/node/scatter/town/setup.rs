@@ -141,7 +141,7 @@ impl Setup {
     /// One loop: the paper's machines had one core.
     pub(super) fn service() -> Service {
         let time = Latency::Uniform(Duration::from_micros(100), Duration::from_micros(200));
-        Service { workers: 1, time, kib: Duration::ZERO }
+        Service { workers: 1, time, kib: Duration::ZERO, peers_first: true }
     }
 
     pub(super) fn world(&self) -> WorldOptions {

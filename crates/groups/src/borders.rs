@@ -1,0 +1,232 @@
+//! Where the borders of a ring should be, so that all groups have as much to do for what they can bear (Scatter 6.3).
+//!
+//! In the paper a group that has 1.6 times its neighbour's load gives some of it to that neighbour. Whoever sees two groups alone cannot do
+//! better, but a ring at rest may then be as uneven as 1.6 from each group to the next, and what is too much in one place seeps
+//! through many groups, one move after the other. Here whoever speaks for a group knows what is asked of all, and reckons what has to go
+//! over each border in the end: what evens out the whole ring and moves as little as can be. All borders can move at once then, each
+//! in its final direction.
+
+use alloc::vec::Vec;
+
+use crate::load::{Burden, Shard};
+
+/// How much more than the mean the most loaded group has to have, for what it can bear, before borders move.
+pub const UNEVEN: f64 = 1.2;
+/// Less than this is not worth a move, of what a group should have: loads are never quite the same.
+const LITTLE: f64 = 0.1;
+
+/// To whom a group gives some of its span.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum To {
+    /// The group before it on the ring.
+    Before,
+    /// The group behind it.
+    After,
+}
+
+/// What all have, for what they can bear.
+fn mean(ring: &[Burden<'_>]) -> f64 {
+    ring.iter().map(Burden::load).sum::<f64>() / ring.iter().map(|group| group.capacity).sum::<f64>()
+}
+
+/// How much should go over the border behind each group of a ring, to the next group; less than nothing: to the group itself. Then all have as
+/// much for what they can bear. Any constant could be added, all around the ring; so as this is chosen, least is moved.
+fn flows(ring: &[Burden<'_>]) -> Vec<f64> {
+    let share = mean(ring);
+    let mut sum = 0.0;
+    let excess = ring.iter().map(|group| group.load() - share * group.capacity);
+    let flows: Vec<f64> = excess
+        .map(|excess| {
+            sum += excess;
+            sum
+        })
+        .collect();
+    // With the median of all taken away, the sum of what is moved is least.
+    let mut sorted = flows.clone();
+    sorted.sort_by(f64::total_cmp);
+    let median = sorted.get(sorted.len().saturating_sub(1) / 2).copied().unwrap_or_default();
+    flows.into_iter().map(|flow| flow - median).collect()
+}
+
+/// How many of these shards, from the first on and not all, come nearest to `amount`; of equals, fewer.
+fn nearest<'a>(shards: impl ExactSizeIterator<Item = &'a Shard>, amount: f64) -> usize {
+    let (mut given, mut best) = (0.0, (amount, 0));
+    let most = shards.len().saturating_sub(1);
+    for (before, shard) in shards.take(most).enumerate() {
+        given += shard.load;
+        let off = (amount - given).abs();
+        if off < best.0 {
+            best = (off, before + 1);
+        }
+    }
+    best.1
+}
+
+/// What the group at `place` of a ring should give away now: to whom, and where the border between them is then. None if the most loaded group
+/// has less than [`UNEVEN`] times what it should have, or if no whole shard brings the group nearer to what should go. So with
+/// the same loads all borders come to rest.
+pub fn gift(ring: &[Burden<'_>], place: usize) -> Option<(To, u64)> {
+    let own = ring.get(place).filter(|_| ring.len() > 1)?;
+    let most = ring.iter().map(|group| group.load() / group.capacity).fold(0.0, f64::max);
+    if most < UNEVEN * mean(ring) {
+        return None;
+    }
+    let flows = flows(ring);
+    let is_much = |flow: f64| flow >= LITTLE * mean(ring) * own.capacity;
+    let (before, after) = (-flows[(place + ring.len() - 1) % ring.len()], flows[place]);
+    let to_before = || {
+        let count = nearest(own.shards.iter(), before);
+        (count > 0 && is_much(before)).then(|| (To::Before, own.shards[count].start))
+    };
+    let to_after = || {
+        let count = nearest(own.shards.iter().rev(), after);
+        (count > 0 && is_much(after)).then(|| (To::After, own.shards[own.shards.len() - count].start))
+    };
+    if before > after { to_before().or_else(to_after) } else { to_after().or_else(to_before) }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use alloc::vec;
+    use quorate_kernel::Rng;
+
+    /// Groups as stretches of one ring of shards, the first of which begins at 0.
+    struct Drawn {
+        shards: Vec<Shard>,
+        /// Where each group begins.
+        starts: Vec<usize>,
+        capacities: Vec<f64>,
+    }
+
+    impl Drawn {
+        fn new(loads: &[f64], starts: &[usize], capacities: &[f64]) -> Drawn {
+            let shard = |(start, load): (usize, &f64)| Shard { start: start as u64, load: *load };
+            let shards = loads.iter().enumerate().map(shard).collect();
+            Drawn { shards, starts: starts.into(), capacities: capacities.into() }
+        }
+
+        /// The shards of each group; the last may go on at the beginning.
+        fn pieces(&self) -> Vec<Vec<Shard>> {
+            let count = self.starts.len();
+            let piece = |group: usize| {
+                let (mut at, end) = (self.starts[group], self.starts[(group + 1) % count]);
+                let mut piece = vec![self.shards[at]];
+                at = (at + 1) % self.shards.len();
+                while at != end {
+                    piece.push(self.shards[at]);
+                    at = (at + 1) % self.shards.len();
+                }
+                piece
+            };
+            (0..count).map(piece).collect()
+        }
+
+        fn with<T>(&self, ask: impl FnOnce(&[Burden<'_>]) -> T) -> T {
+            let pieces = self.pieces();
+            let pairs = pieces.iter().zip(&self.capacities);
+            let ring: Vec<Burden<'_>> =
+                pairs.map(|(shards, capacity)| Burden { shards, capacity: *capacity }).collect();
+            ask(&ring)
+        }
+
+        fn most(&self) -> f64 {
+            self.with(|ring| ring.iter().map(|group| group.load() / group.capacity).fold(0.0, f64::max))
+        }
+
+        fn mean(&self) -> f64 {
+            self.with(mean)
+        }
+
+        fn gift(&self, place: usize) -> Option<(To, u64)> {
+            self.with(|ring| gift(ring, place))
+        }
+
+        /// Groups give, one after the other in any order, until none does; how often.
+        fn rest(&mut self, rng: &mut Rng) -> usize {
+            let count = self.starts.len();
+            let mut gifts = 0;
+            loop {
+                let mut order: Vec<usize> = (0..count).collect();
+                rng.shuffle(&mut order);
+                let before = gifts;
+                for place in order {
+                    let Some((to, border)) = self.gift(place) else { continue };
+                    let moved = if to == To::Before { place } else { (place + 1) % count };
+                    self.starts[moved] = border as usize;
+                    gifts += 1;
+                }
+                if gifts == before {
+                    return gifts;
+                }
+                assert!(gifts < 100 * count, "borders move for ever");
+            }
+        }
+    }
+
+    #[test]
+    fn what_is_too_much_goes_to_where_it_is_missed() {
+        let ring = |loads: &[f64], starts: &[usize]| Drawn::new(loads, starts, &vec![1.0; starts.len()]);
+        let uneven = ring(&[1.0, 1.0, 1.0, 1.0, 1.0, 1.0], &[0, 4, 5]);
+        assert_eq!([0, 1, 2].map(|place| uneven.gift(place)), [Some((To::After, 3)), None, None]);
+        let even = ring(&[1.0, 1.0, 1.0, 1.0, 1.0, 1.0], &[0, 2, 4]);
+        assert_eq!([0, 1, 2].map(|place| even.gift(place)), [None; 3]);
+        let nearly = ring(&[2.1, 2.0, 2.0, 2.0, 2.0, 1.0], &[0, 2, 4]);
+        assert_eq!([0, 1, 2].map(|place| nearly.gift(place)), [None; 3], "less than a fifth above the mean");
+        let hot = ring(&[9.0, 1.0, 1.0], &[0, 1, 2]);
+        assert_eq!([0, 1, 2].map(|place| hot.gift(place)), [None; 3], "one shard cannot be given in part");
+        let two = ring(&[1.0, 1.0, 1.0, 1.0], &[0, 3]);
+        assert_eq!([0, 1].map(|place| two.gift(place)), [Some((To::After, 2)), None], "over one border");
+        assert_eq!(ring(&[5.0, 1.0], &[0]).gift(0), None, "a group alone has nobody");
+    }
+
+    /// Far groups need not wait for what is between them: those give as well, although they have no more than they should.
+    #[test]
+    fn groups_in_between_hand_on() {
+        let loads = [1.0; 12];
+        let drawn = Drawn::new(&loads, &[0, 6, 8, 10], &[1.0; 4]);
+        let gifts = [0, 1, 2, 3].map(|place| drawn.gift(place).map(|(to, _)| to));
+        assert_eq!(gifts, [Some(To::After), Some(To::After), None, None]);
+    }
+
+    #[test]
+    fn rings_come_to_rest_and_are_even() {
+        let mut rng = Rng::new(9);
+        for _ in 0..300 {
+            let groups = rng.between(2, 20) as usize;
+            let count = groups * rng.between(8, 30) as usize;
+            let loads: Vec<f64> = (0..count).map(|_| 1.0 + rng.fraction()).collect();
+            let mut starts: Vec<usize> = (0..count).collect();
+            rng.shuffle(&mut starts);
+            starts.truncate(groups);
+            starts.sort_unstable();
+            let capacities: Vec<f64> = (0..groups).map(|_| rng.between(3, 9) as f64).collect();
+            let mut drawn = Drawn::new(&loads, &starts, &capacities);
+            let gifts = drawn.rest(&mut rng);
+            assert!(gifts <= 8 * groups, "{gifts} for {groups} groups");
+            // Half a shard on either side may be too much.
+            assert!(
+                drawn.most() <= drawn.mean() * UNEVEN + 2.0 / 3.0,
+                "{} of {}",
+                drawn.most(),
+                drawn.mean()
+            );
+        }
+    }
+
+    #[test]
+    fn loads_of_all_kinds_come_to_rest() {
+        let mut rng = Rng::new(10);
+        for _ in 0..500 {
+            let groups = rng.between(2, 12) as usize;
+            let count = groups * rng.between(1, 12) as usize;
+            let loads: Vec<f64> = (0..count).map(|_| (rng.fraction() * 9.0).powi(4)).collect();
+            let mut starts: Vec<usize> = (0..count).collect();
+            rng.shuffle(&mut starts);
+            starts.truncate(groups);
+            starts.sort_unstable();
+            let capacities: Vec<f64> = (0..groups).map(|_| rng.between(1, 9) as f64).collect();
+            Drawn::new(&loads, &starts, &capacities).rest(&mut rng);
+        }
+    }
+}
