@@ -88,6 +88,10 @@ fn answer(stage: &mut Stage, directive: &Directive) -> String {
             let (add, remove) = (members(ids(directive, "add")), ids(directive, "remove"));
             stage.ask(node(), Input::Change { ticket: directive.get("ticket"), add, remove });
         }
+        "give-up" => {
+            let (ticket, late) = (directive.get("ticket"), directive.has("late"));
+            stage.ask(node(), Input::GiveUp { ticket, late });
+        }
         "transfer" => stage.ask(node(), Input::Transfer(directive.maybe("to").map(NodeId))),
         "lost" => stage.ask(node(), Input::PeerLost(NodeId(directive.get("peer")))),
         "connected" => stage.ask(node(), Input::PeerConnected(NodeId(directive.get("peer")))),
