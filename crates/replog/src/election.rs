@@ -170,7 +170,6 @@ impl Replog {
         self.set_role(cx, Role::Leader(leader), out);
         self.believed_leader = None;
         self.suspect = false;
-        self.contests = 0;
         out.disarm(Timer::Election);
         out.arm(Timer::Heartbeat, self.config.heartbeat);
         out.send(self.me, Message::Accepted { ballot, matched: self.log.last(), echo: Echo::default() });
@@ -181,7 +180,10 @@ impl Replog {
     pub(crate) fn follow(&mut self, cx: &mut Cx<'_>, leader: Option<NodeId>, out: &mut Out) {
         let was_leader = self.leads();
         let changed = self.believed_leader != leader || !matches!(self.role, Role::Follower);
-        if leader.is_some() {
+        if changed {
+            self.followed_since = cx.now;
+        } else if leader.is_some() && cx.now.since(self.followed_since) >= self.config.election {
+            // Whoever leads for no longer than that may be one of many that overthrow each other.
             self.contests = 0;
         }
         self.believed_leader = leader;

@@ -149,8 +149,9 @@ pub struct Replog {
     pub(crate) believed_leader: Option<NodeId>,
     pub(crate) heard: Time,
     pub(crate) patience: Duration,
-    /// How often this replica has stood since it followed a leader: candidates that cross each other wait ever longer.
+    /// How often this replica has stood since it followed a leader for long: candidates that cross each other wait ever longer.
     pub(crate) contests: u32,
+    pub(crate) followed_since: Time,
     pub(crate) suspect: bool,
     /// Until then nothing is promised to anyone but the leader of `bound_to`, who may hold a lease.
     pub(crate) bound_until: Time,
@@ -200,6 +201,7 @@ impl Replog {
             heard: Time::default(),
             patience: Duration::ZERO,
             contests: 0,
+            followed_since: Time::default(),
             suspect: false,
             bound_until: Time::default(),
             bound_to: Ballot::default(),
