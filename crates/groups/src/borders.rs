@@ -164,6 +164,15 @@ mod tests {
         }
     }
 
+    /// Where so many groups of a ring of shards begin.
+    fn begin_anywhere(shards: usize, groups: usize, rng: &mut Rng) -> Vec<usize> {
+        let mut starts: Vec<usize> = (0..shards).collect();
+        rng.shuffle(&mut starts);
+        starts.truncate(groups);
+        starts.sort_unstable();
+        starts
+    }
+
     #[test]
     fn what_is_too_much_goes_to_where_it_is_missed() {
         let ring = |loads: &[f64], starts: &[usize]| Drawn::new(loads, starts, &vec![1.0; starts.len()]);
@@ -196,10 +205,7 @@ mod tests {
             let groups = rng.between(2, 20) as usize;
             let count = groups * rng.between(8, 30) as usize;
             let loads: Vec<f64> = (0..count).map(|_| 1.0 + rng.fraction()).collect();
-            let mut starts: Vec<usize> = (0..count).collect();
-            rng.shuffle(&mut starts);
-            starts.truncate(groups);
-            starts.sort_unstable();
+            let starts = begin_anywhere(count, groups, &mut rng);
             let capacities: Vec<f64> = (0..groups).map(|_| rng.between(3, 9) as f64).collect();
             let mut drawn = Drawn::new(&loads, &starts, &capacities);
             let gifts = drawn.rest(&mut rng);
@@ -221,10 +227,7 @@ mod tests {
             let groups = rng.between(2, 12) as usize;
             let count = groups * rng.between(1, 12) as usize;
             let loads: Vec<f64> = (0..count).map(|_| (rng.fraction() * 9.0).powi(4)).collect();
-            let mut starts: Vec<usize> = (0..count).collect();
-            rng.shuffle(&mut starts);
-            starts.truncate(groups);
-            starts.sort_unstable();
+            let starts = begin_anywhere(count, groups, &mut rng);
             let capacities: Vec<f64> = (0..groups).map(|_| rng.between(1, 9) as f64).collect();
             Drawn::new(&loads, &starts, &capacities).rest(&mut rng);
         }
