@@ -36,6 +36,8 @@ struct Judge<'h> {
     past: HashMap<&'h str, Past<'h>>,
     /// Elements may have been moved here from anywhere.
     moves: bool,
+    /// Some move may take effect at any time, even between two of the last looks.
+    moves_late: bool,
     violations: Vec<Violation>,
 }
 
@@ -67,7 +69,9 @@ pub(crate) fn check(history: &History) -> Report {
     let mut unread: Vec<&str> =
         unread.map(|(key, _)| *key).filter(|key| judge.moves && !lists.contains_key(key)).collect();
     unread.sort_unstable();
-    if judge.moves && unread.is_empty() && !lists.is_empty() {
+    let first = lists.values().map(|(_, entry)| entry.line).min();
+    let is_torn = judge.moves_late && lists.values().any(|(_, entry)| Some(entry.line) != first);
+    if judge.moves && unread.is_empty() && !lists.is_empty() && !is_torn {
         let (mut names, mut looks): (Vec<&str>, Vec<_>) = lists.into_iter().unzip();
         names.sort_unstable();
         looks.sort_by_key(|(_, entry)| entry.line);
@@ -78,6 +82,10 @@ pub(crate) fn check(history: &History) -> Report {
         (_, Some(key)) => {
             Some(format!("elements are moved between lists, but the last look leaves out {key:?}"))
         }
+        _ if is_torn => Some(
+            "nobody knows whether some move took effect, and it may have between two last looks: read all lists in one transaction"
+                .to_owned(),
+        ),
         _ => None,
     };
     Report::new(Check::Durable, format!("last look at {keys} keys"), judge.violations, hole)
@@ -91,7 +99,10 @@ impl<'h> Past<'h> {
 
 impl<'h> Judge<'h> {
     fn add(&mut self, entry: &'h Entry, op: &'h Op) {
-        self.moves |= matches!(op, Op::Move { .. });
+        if matches!(op, Op::Move { .. }) {
+            self.moves = true;
+            self.moves_late |= !entry.is_ok();
+        }
         let past = self.past.entry(op.key()).or_default();
         match op {
             Op::Write { value, .. } => past.wrote(value.as_deref(), entry, true),

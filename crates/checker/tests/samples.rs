@@ -49,3 +49,29 @@ fn nothing_to_compare_is_not_ok() {
         assert!(matches!(report.verdict, Verdict::GaveUp(_)), "{report}");
     }
 }
+
+/// Its element was where it came from when one list was read, and where it went when the other was.
+#[test]
+fn a_move_between_two_last_looks_is_nobodys_fault() {
+    let judge = |looks: &[String]| {
+        let text = [
+            r#"{"client": 1, "start": 0, "end": 1, "outcome": "ok", "ops": [{"f": "append", "key": "l", "value": "a"}]}"#,
+            r#"{"client": 1, "start": 2, "end": null, "outcome": "info", "ops": [{"f": "move", "key": "l", "to": "m"}]}"#,
+            &looks.join("\n"),
+        ];
+        check(&History::read(text.join("\n").as_bytes()).expect("well formed"), Check::Durable)
+    };
+    let list = |key: &str, values: &str| format!(r#"{{"f": "list", "key": "{key}", "result": [{values}]}}"#);
+    let look = |at: u64, lists: &[String]| {
+        let ops = lists.join(", ");
+        format!(
+            r#"{{"client": 9, "start": {at}, "end": {at}, "outcome": "ok", "ops": [{ops}], "final": true}}"#
+        )
+    };
+    let (here, there) = (list("l", r#""a""#), list("m", r#""a""#));
+    let torn = judge(&[look(10, &[here.clone()]), look(12, &[there.clone()])]);
+    assert!(matches!(&torn.verdict, Verdict::GaveUp(why) if why.contains("one transaction")), "{torn}");
+    let twice = judge(&[look(10, &[here, there.clone()])]);
+    assert!(matches!(twice.verdict, Verdict::Violated(_)), "at one moment it is in one place: {twice}");
+    assert!(judge(&[look(10, &[list("l", ""), there])]).is_ok());
+}

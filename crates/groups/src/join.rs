@@ -102,8 +102,11 @@ pub fn choose(candidates: &[Candidate], most: f64, aim: Aim) -> Option<Choice> {
         Aim::Latency => open.iter().copied().min_by_key(|candidate| {
             (candidate.latency.unwrap_or(Duration::MAX), candidate.near, candidate.size, candidate.group)
         }),
+        // Of equals the largest: it splits soonest, while the others stay as large as they should be. If the smallest were chosen, all
+        // would grow until they are as large as may be, and each write would have more copies than are wanted.
         Aim::Load => open.iter().copied().max_by(|one, other| {
-            let rest = |candidate: &Candidate| Reverse((candidate.near, candidate.size, candidate.group));
+            let rest =
+                |candidate: &Candidate| (Reverse(candidate.near), candidate.size, Reverse(candidate.group));
             one.load.total_cmp(&other.load).then_with(|| rest(one).cmp(&rest(other)))
         }),
     };
@@ -199,6 +202,8 @@ mod tests {
         groups[2].load = 900.0;
         assert_eq!(choose(&groups, 1e-7, Aim::Latency), fits(2, Aim::Latency));
         assert_eq!(choose(&groups, 1e-7, Aim::Load), fits(3, Aim::Load));
+        (groups[2].load, groups[1].size) = (0.0, 11);
+        assert_eq!(choose(&groups, 1e-7, Aim::Load), fits(2, Aim::Load), "the largest splits soonest");
         groups[0].failure = Some(1e-6);
         assert_eq!(choose(&groups, 1e-7, Aim::Load), needy(1), "safety goes first");
     }

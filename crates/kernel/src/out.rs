@@ -1,5 +1,6 @@
 //! The buffer a machine fills with effects, and how a parent takes over a child's.
 
+use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use core::time::Duration;
 
@@ -80,6 +81,47 @@ impl<Msg, Timer, Record, Output> Out<Msg, Timer, Record, Output> {
     /// Takes everything out, in order; the position goes on from where it is.
     pub fn drain(&mut self) -> impl Iterator<Item = Effect<Msg, Timer, Record, Output>> + '_ {
         self.effects.drain(..)
+    }
+
+    /// Puts messages to the same node behind the same gate together, of those that `may` be and if there are several, at most `most` into
+    /// one. It takes the place of the last of them, so that none leaves sooner than it would have.
+    pub fn gather(&mut self, most: usize, may: impl Fn(&Msg) -> bool, together: impl Fn(Vec<Msg>) -> Msg) {
+        let mut waiting: BTreeMap<(NodeId, Gate), Vec<Msg>> = BTreeMap::new();
+        let mut left: BTreeMap<(NodeId, Gate), usize> = BTreeMap::new();
+        for effect in &self.effects {
+            if let Effect::Send { to, msg, gate } = effect
+                && may(msg)
+            {
+                *left.entry((*to, *gate)).or_default() += 1;
+            }
+        }
+        if left.values().all(|count| *count < 2) {
+            return;
+        }
+        for effect in core::mem::take(&mut self.effects) {
+            let (to, msg, gate) = match effect {
+                Effect::Send { to, msg, gate } if may(&msg) => (to, msg, gate),
+                other => {
+                    self.effects.push(other);
+                    continue;
+                }
+            };
+            let all = waiting.entry((to, gate)).or_default();
+            all.push(msg);
+            let left = left.entry((to, gate)).or_default();
+            *left = left.saturating_sub(1);
+            if *left == 0 || all.len() >= most {
+                let mut all = core::mem::take(all);
+                let msg = match all.pop() {
+                    Some(only) if all.is_empty() => only,
+                    last => {
+                        all.extend(last);
+                        together(all)
+                    }
+                };
+                self.effects.push(Effect::Send { to, msg, gate });
+            }
+        }
     }
 
     /// An empty buffer for a child machine, whose records will stand where this buffer's next ones would.
@@ -164,6 +206,32 @@ mod tests {
                 Effect::Send { to: NodeId(1), msg: (1, 'e'), gate: Gate::Early },
                 Effect::Persist((1, 'r')),
                 Effect::Send { to: NodeId(2), msg: (1, 'd'), gate: Gate::Durable },
+            ]
+        );
+    }
+
+    #[test]
+    fn what_is_gathered_leaves_with_the_last_of_it() {
+        let mut out: Out<alloc::string::String, (), u8, ()> = Out::new(Position(1));
+        out.send(NodeId(1), "a".into());
+        out.send_early(NodeId(1), "b".into());
+        out.send(NodeId(2), "c".into());
+        out.persist(7);
+        out.send(NodeId(1), "LARGE".into());
+        for text in ["d", "e", "f"] {
+            out.send(NodeId(1), text.into());
+        }
+        out.gather(3, |text| text.len() == 1, |all| all.concat());
+        let send = |to, text: &str, gate| Effect::Send { to: NodeId(to), msg: text.into(), gate };
+        assert_eq!(
+            out.effects(),
+            [
+                send(1, "b", Gate::Early),
+                send(2, "c", Gate::Durable),
+                Effect::Persist(7),
+                send(1, "LARGE", Gate::Durable),
+                send(1, "ade", Gate::Durable),
+                send(1, "f", Gate::Durable),
             ]
         );
     }

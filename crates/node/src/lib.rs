@@ -12,6 +12,7 @@ extern crate alloc;
 mod admin;
 mod anew;
 mod answers;
+mod beat;
 mod buckets;
 mod collect;
 mod config;

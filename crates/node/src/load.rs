@@ -23,8 +23,9 @@ use crate::ring::Word;
 const MEMORY: Duration = Duration::from_secs(2);
 /// After a border has moved the next moves once loads are those of what is there.
 const WINDOW: Duration = Duration::from_secs(4);
-/// Where less than this is asked of each node in a second, in the mean of all, borders stay.
-const LOAD_MIN: f64 = 50.0;
+/// A bucket of which nothing is asked counts like so many requests in a second: its leader and its followers hear from each other all the time.
+/// So groups have their share of buckets before anything is asked of them.
+const IDLE: f64 = 5.0;
 
 /// How many requests a bucket's leader has taken of late.
 #[derive(Debug, Default)]
@@ -103,9 +104,6 @@ impl Node {
             .collect();
         let members: f64 = burdens.iter().map(|burden| burden.capacity).sum();
         let mean = burdens.iter().map(Burden::load).sum::<f64>() / members;
-        if mean < LOAD_MIN {
-            return None;
-        }
         let Stand { group, before, after } = stand;
         let of_each = |id| {
             let place = groups.iter().position(|group| group.name.id == id)?;
@@ -128,8 +126,10 @@ impl Node {
     /// The buckets of a group and what is asked of them.
     pub(crate) fn pieces_of(&self, group: &Group) -> Vec<Piece> {
         let Some(ring) = self.ring() else { return Vec::new() };
-        let piece =
-            |bucket: Bucket| Piece { start: bucket.ring_start(ring.count), load: ring.load_of(bucket) };
+        let piece = |bucket: Bucket| Piece {
+            start: bucket.ring_start(ring.count),
+            load: IDLE + ring.load_of(bucket),
+        };
         ring.buckets(group).into_iter().map(piece).collect()
     }
 
@@ -137,7 +137,7 @@ impl Node {
     pub(crate) fn assign_leaders(&mut self, clocks: Clocks, home: Bucket, group: &Group) {
         let Some(ring) = self.ring() else { return };
         let buckets = ring.buckets(group);
-        let loads: Vec<f64> = buckets.iter().map(|bucket| ring.load_of(*bucket)).collect();
+        let loads: Vec<f64> = buckets.iter().map(|bucket| IDLE + ring.load_of(*bucket)).collect();
         let lead = |bucket: &Bucket| {
             let leader = self.believed_leader(*bucket)?;
             group.members.iter().position(|id| *id == leader)

@@ -221,7 +221,7 @@ impl Node {
         }
     }
 
-    fn receive(&mut self, cx: &mut Cx<'_>, from: NodeId, msg: Message, out: &mut Out) {
+    pub(crate) fn receive(&mut self, cx: &mut Cx<'_>, from: NodeId, msg: Message, out: &mut Out) {
         let (bucket, msg) = match msg {
             Message::In(bucket, msg) => (bucket, *msg),
             other => (Bucket(0), other),
@@ -267,6 +267,7 @@ impl Node {
             Message::Membership(msg) => self.step_membership(cx, Event::Message { from, msg: *msg }, out),
             Message::Acquaint(members) => self.on_acquaint(members, out),
             Message::Leads { ballot } => self.on_leads(cx, from, &[(bucket, ballot)], out),
+            Message::Logs(all) => self.receive_logs(cx, from, all, out),
             Message::LeadsAll(all) => self.on_leads(cx, from, &all, out),
             Message::Charter(content) => drop(self.on_charter(cx, &content)),
             Message::CharterWanted { number } => self.on_charter_wanted(from, number, out),
@@ -461,6 +462,7 @@ impl Machine for Node {
                 out.arm(Timer::Tick, TICK);
             }
             Event::Message { from, msg } => self.receive(cx, from, msg, out),
+            Event::Timer(Timer::Shard(_, shard::Timer::Log(replog::Timer::Heartbeat))) => self.beat(cx, out),
             Event::Timer(Timer::Shard(bucket, timer)) => {
                 self.step_shard(cx, bucket, Event::Timer(timer), out);
                 self.dispatch(cx, bucket, out);

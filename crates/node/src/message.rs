@@ -169,6 +169,8 @@ pub enum Message {
     Group(Box<Word>),
     /// From the leader of buckets to all members, when it begins to take requests and now and then: the ballots it leads.
     LeadsAll(Vec<(Bucket, replog::Ballot)>),
+    /// Between replicas of several logs, in this order, as if each had come by itself: beats, and their answers.
+    Logs(Vec<(Bucket, replog::Message)>),
 }
 
 impl Message {

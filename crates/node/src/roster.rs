@@ -29,6 +29,10 @@ use crate::ring::Ring;
 const JOIN_EVERY: Duration = Duration::from_millis(500);
 /// How often leaders say that they lead: messages get lost.
 const LEADS_EVERY: Duration = Duration::from_millis(500);
+/// So many members, or more if that took more turns than the next says: whatever all tell all grows with the square of their number.
+const REMINDED_AT_ONCE: usize = 32;
+/// Everybody is told more often than [`LEADERLESS`](crate::placing::LEADERLESS).
+const TURNS_MAX: usize = 3;
 /// Nodes that a node knows of before it is a member.
 const ACQUAINTANCES_MAX: usize = 4_096;
 
@@ -65,6 +69,8 @@ pub(crate) struct Roster {
     /// In topology `ring`: what is known of groups, in the place of a charter.
     pub(crate) ring: Option<Ring>,
     told_at: Time,
+    /// Counts how often some members were told who leads.
+    turn: usize,
     joined_at: Time,
     acquaintances: Vec<Member>,
 }
@@ -118,6 +124,7 @@ impl Roster {
             hinted_at: alloc::vec![Time::default(); usize::from(config.buckets.get())],
             recoveries: Recoveries::default(),
             told_at: Time::default(),
+            turn: 0,
             joined_at: Time::default(),
             acquaintances: Vec::new(),
         }))
@@ -266,8 +273,9 @@ impl Node {
         let Some(roster) = &mut self.roster else { return };
         if cx.now.since(roster.told_at) >= LEADS_EVERY {
             roster.told_at = cx.now;
-            let leads: Vec<Bucket> = self.replicas.keys().copied().collect();
-            self.announce(&leads, out);
+            roster.turn += 1;
+            let turn = roster.turn;
+            self.remind(turn, out);
             self.every_bucket().for_each(|bucket| self.tell_strangers(bucket, out));
         }
         self.look_after_charter(cx, out);
@@ -276,18 +284,33 @@ impl Node {
 
     /// Tells all members which of these buckets this node leads. One message, however many there are: it goes to everybody.
     pub(crate) fn announce(&self, buckets: &[Bucket], out: &mut Out) {
-        let Some(roster) = &self.roster else { return };
         let leads = self.led(buckets.iter().copied());
-        leads.iter().for_each(|(bucket, _)| self.tell_strangers(*bucket, out));
-        if leads.is_empty() {
-            return;
+        if !leads.is_empty() {
+            self.tell_leads(&leads, |_| true, out);
         }
+    }
+
+    /// Tells members once more which buckets this node leads: those whose turn it is.
+    fn remind(&self, turn: usize, out: &mut Out) {
+        let Some(roster) = &self.roster else { return };
+        let members = roster.membership.last_view().map_or(0, |view| view.members.len());
+        let turns = members.div_ceil(REMINDED_AT_ONCE).clamp(1, TURNS_MAX);
+        let leads = self.led(self.replicas.keys().copied());
+        if !leads.is_empty() {
+            self.tell_leads(&leads, |place| place % turns == turn % turns, out);
+        }
+    }
+
+    fn tell_leads(&self, leads: &[(Bucket, Ballot)], is_told: impl Fn(usize) -> bool, out: &mut Out) {
+        let Some(roster) = &self.roster else { return };
+        leads.iter().for_each(|(bucket, _)| self.tell_strangers(*bucket, out));
         // Whoever was removed from the view may lead nevertheless.
-        for member in roster.membership.last_view().iter().flat_map(|view| view.members.iter()) {
-            if member.id != self.config.me.id {
-                // A hint; harmless if forgotten.
-                out.send_early(member.id, Message::LeadsAll(leads.clone()));
-            }
+        let view = roster.membership.last_view();
+        let members = view.iter().flat_map(|view| view.members.iter()).enumerate();
+        for (_, member) in members.filter(|(place, member)| member.id != self.config.me.id && is_told(*place))
+        {
+            // A hint; harmless if forgotten.
+            out.send_early(member.id, Message::LeadsAll(leads.to_vec()));
         }
     }
 

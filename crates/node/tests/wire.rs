@@ -223,6 +223,10 @@ fn messages() -> Vec<(&'static str, Message)> {
     own.into_iter().chain(log).chain(of_groups()).collect()
 }
 
+fn accepted(round: u64) -> replog::Message {
+    replog::Message::Accepted { ballot: ballot(round), matched: 313, echo: echo() }
+}
+
 fn of_groups() -> Vec<(&'static str, Message)> {
     vec![
         ("group.seat", Message::Group(Box::new(told_seat()))),
@@ -231,6 +235,7 @@ fn of_groups() -> Vec<(&'static str, Message)> {
         ("group.load", Message::Group(Box::new(Word::Load(300)))),
         ("group.echo", Message::Group(Box::new(Word::Echo { at: Time(300), is_back: true }))),
         ("group.agrees", Message::Group(Box::new(Word::Agrees(300)))),
+        ("logs", Message::Logs(vec![(Bucket(0), accepted(6)), (Bucket(300), accepted(7))])),
         ("leads_all", Message::LeadsAll(vec![(Bucket(300), ballot(6))])),
         ("admin.group.split", of_group(GroupRequest::Split { group: GroupId(300) })),
         ("admin.group.merge", of_group(GroupRequest::Merge { group: GroupId(300) })),

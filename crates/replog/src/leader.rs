@@ -33,6 +33,8 @@ pub(crate) struct Leader {
     pub(crate) peers: BTreeMap<NodeId, Peer>,
     /// A quorum of the members has everything up to `takeover`: former members are needed no more.
     pub(crate) settled: bool,
+    /// Beats since then.
+    pub(crate) retiring: u32,
     /// The seal at the end of the log that is not chosen yet.
     pub(crate) seal: Option<Index>,
     /// Newest read round that was sent.
@@ -159,6 +161,7 @@ impl Leader {
             own_matched: 0,
             peers: BTreeMap::new(),
             settled: false,
+            retiring: 0,
             seal,
             round: 0,
             reads: VecDeque::new(),

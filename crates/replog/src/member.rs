@@ -19,6 +19,7 @@ use crate::leader::{Leader, Peer, Transfer};
 use crate::machine::{Out, Output, Replog, Role, Timer};
 use crate::message::{Ballot, Echo, Message};
 use crate::record::{Content, Epoch, Member, Record, Seal};
+use crate::send::is_due_again;
 
 /// How a member change ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -325,6 +326,7 @@ impl Replog {
         let voters = &self.voters;
         let Role::Leader(leader) = &mut self.role else { return };
         leader.settled = true;
+        leader.retiring = 0;
         for (id, peer) in &mut leader.peers {
             if voters.binary_search(id).is_err() && !learners.contains(id) {
                 peer.view().into_iter().for_each(|view| cx.store.release(view));
@@ -333,15 +335,22 @@ impl Replog {
         }
     }
 
-    /// Tells former members that nobody needs them, once a quorum of the members has everything.
-    pub(crate) fn retire_former(&self, out: &mut Out) {
-        let Role::Leader(leader) = &self.role else { return };
-        if !self.is_member() || !leader.settled {
+    /// Tells former members that nobody needs them, once a quorum of the members has everything. Nobody answers that, and those who
+    /// are dead or have given their copy up never need it: it is told again after twice as many beats each time.
+    pub(crate) fn retire_former(&mut self, out: &mut Out) {
+        let is_member = self.is_member();
+        let Role::Leader(leader) = &mut self.role else { return };
+        if !is_member || !leader.settled {
             return;
         }
+        leader.retiring = leader.retiring.saturating_add(1);
+        if !is_due_again(leader.retiring) {
+            return;
+        }
+        let ballot = leader.ballot;
         let epoch = self.epoch();
         for member in &epoch.former {
-            let retire = Message::Retire { ballot: leader.ballot, epoch: epoch.clone() };
+            let retire = Message::Retire { ballot, epoch: epoch.clone() };
             // What a quorum holds is on their disks, not on this one alone.
             out.send_early(member.id, retire);
         }

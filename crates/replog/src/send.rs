@@ -17,8 +17,13 @@ use crate::message::{Ballot, Index, Message, Part};
 use crate::record::StateMeta;
 use crate::restart::read_meta;
 
-/// A part is sent again after so many beats at the latest.
+/// What nobody acknowledges is sent again after so many beats at the latest.
 const AGAIN_BEATS_MAX: u32 = 64;
+
+/// Whether what was sent so many beats ago, and again whenever it was due, is due again: after twice as many beats each time.
+pub(crate) fn is_due_again(beats: u32) -> bool {
+    beats.is_power_of_two() || (beats > 0 && beats.is_multiple_of(AGAIN_BEATS_MAX))
+}
 
 /// A snapshot on its way to one follower.
 #[derive(Debug, Clone)]
@@ -106,7 +111,7 @@ impl Replog {
             let Mode::Snapshot(sending) = &mut peer.mode else { continue };
             let idle = sending.idle;
             sending.idle = idle.saturating_add(1);
-            if !(idle.is_power_of_two() || (idle > 0 && idle.is_multiple_of(AGAIN_BEATS_MAX))) {
+            if !is_due_again(idle) {
                 continue;
             }
             let front = sending.unacknowledged.front().cloned();

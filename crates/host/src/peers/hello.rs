@@ -20,10 +20,11 @@ pub(crate) const FRAME_VERSION: u16 = 1;
 ///   number of buckets and that of copies; of any other it is as in version 1.
 /// - 3: clusters whose nodes form groups. A greeting of such a cluster has its topology behind that.
 /// - 4: a leader tells of all its buckets in one message. Clusters as in version 1 have no such message.
-pub(crate) const VERSIONS: (u16, u16) = (1, 4);
+/// - 5: what goes to one node at a beat of several logs is one message. Clusters as in version 1 have one log.
+pub(crate) const VERSIONS: (u16, u16) = (1, 5);
 
 /// Clusters of several buckets, of copies or of groups need this version.
-const VERSION_OF_SHAPES: u16 = 4;
+const VERSION_OF_SHAPES: u16 = 5;
 
 /// Kind of a frame that holds a [`Hello`].
 pub(crate) const KIND_HELLO: u16 = 1;

@@ -8,7 +8,7 @@ use crate::{ClockOptions, DiskOptions, Latency, NetworkOptions, Order, Service, 
 /// More founders than this are too many for one group; the others join.
 const FOUNDERS_MAX: usize = 10;
 /// Nodes that join come one after the other, so far apart.
-const JOIN_EVERY: Duration = Duration::from_millis(100);
+const JOIN_EVERY: Duration = Duration::from_millis(500);
 
 /// Who decides which nodes hold which keys.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
