@@ -40,11 +40,11 @@ pub struct Sizes {
 }
 
 impl Sizes {
-    /// Around a wanted size: from two thirds of it, rounded up, to twice that; but so that one that is too small and one that is not too
+    /// Around a wanted size: from two thirds of it, rounded up, to less than twice that; but so that one that is too small and one that is not too
     /// large fit into one group, and where three are wanted there are no fewer, of whom none may be missing.
     pub fn around(wanted: usize) -> Sizes {
         let least = (2 * wanted).div_ceil(3).max(wanted.min(3)).min(MEMBERS_MAX.div_ceil(3) - 1);
-        Sizes { least, most: 2 * least }
+        Sizes { least, most: 2 * least - 1 }
     }
 }
 
@@ -131,10 +131,10 @@ mod tests {
         assert_eq!(size_for(died(1.5, 500.0), 1e-7), 7);
         assert_eq!(size_for(died(1.5, 1e6), 1e-7), 3);
         assert_eq!(size_for(0.0, 1e-7), 3);
-        assert_eq!(Sizes::around(63), Sizes { least: 21, most: 42 });
+        assert_eq!(Sizes::around(63), Sizes { least: 21, most: 41 });
         assert_eq!(size_for(0.9, 1e-7), 63, "as many as there can be");
-        assert_eq!(Sizes::around(9), Sizes { least: 6, most: 12 });
-        assert_eq!(Sizes::around(3), Sizes { least: 3, most: 6 });
+        assert_eq!(Sizes::around(9), Sizes { least: 6, most: 11 });
+        assert_eq!(Sizes::around(3), Sizes { least: 3, most: 5 });
         assert_eq!([1, 2].map(|wanted| Sizes::around(wanted).least), [1, 2]);
     }
 

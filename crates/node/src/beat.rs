@@ -37,8 +37,9 @@ impl Node {
         all: Vec<(Bucket, replog::Message)>,
         out: &mut Out,
     ) {
-        for (bucket, msg) in all {
-            self.receive(cx, from, Message::Log(msg).about(bucket), out);
+        let count = self.config.buckets.get();
+        for (bucket, msg) in all.into_iter().filter(|(bucket, _)| bucket.0 < count) {
+            self.receive_log(cx, bucket, from, msg, out);
         }
         out.gather(TOGETHER_MAX, small, together);
     }

@@ -116,6 +116,9 @@ impl Node {
         mut msg: replog::Message,
         out: &mut Out,
     ) {
+        if self.roster.is_some() {
+            self.open_replica(cx, bucket, out);
+        }
         if self.disk_full {
             match &mut msg {
                 replog::Message::Append(append) if !append.entries.is_empty() => {
@@ -144,6 +147,7 @@ impl Node {
     /// After each step: who was turned away is told as soon as there is reason to come again.
     pub(crate) fn look_after_batches(&mut self, cx: &mut Cx<'_>, out: &mut Out) {
         let mut takers = core::mem::take(&mut self.takers);
+        let ring = self.roster.as_ref().and_then(|roster| roster.ring.as_ref());
         for (bucket, replica) in &mut self.replicas {
             let takes = replica.shard.takes_batches();
             if takes && !replica.took {
@@ -151,6 +155,7 @@ impl Node {
                     // A hint; harmless if forgotten.
                     out.send_early(origin, Message::TakesBatches.about(*bucket));
                 }
+                replica.meter.begin(cx.now, ring.map_or(0.0, |ring| ring.load_of(*bucket)));
                 takers.push(*bucket);
             }
             replica.took = takes;

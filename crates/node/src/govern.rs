@@ -39,8 +39,6 @@ pub(crate) struct Effort {
     under_way: bool,
     not_before: Time,
     failures: u32,
-    /// When a border was moved last.
-    pub(crate) moved_at: Option<Time>,
     /// What an operator wants, and has not begun.
     pub(crate) wish: Option<(Asker, Wanted)>,
     /// The operator who wanted what is under way.
@@ -98,9 +96,6 @@ impl Node {
         let begun = noted.collect();
         let Some(effort) = ring.efforts.get_mut(&home) else { return };
         (effort.under_way, effort.asker, effort.begun) = (true, asker, begun);
-        if matches!(operation, Operation::Repartition { .. }) {
-            effort.moved_at = Some(now);
-        }
         let plan = Plan { parts, whole: Whole::All(Vec::new()) };
         let address = (OWN, Ticket(home.0.into()));
         self.transactions.take(address, plan, 0, cx.wall.unix_ms, cx.now);
@@ -178,7 +173,7 @@ impl Node {
                 Some(Operation::Split { group: id, border, first, names })
             }
             None if !alone && self.policies().moves_borders => {
-                let (operation, motive) = self.border_due(cx.now, home, stand)?;
+                let (operation, motive) = self.border_due(stand)?;
                 return Some(self.wanted(operation, motive));
             }
             None => None,

@@ -1,6 +1,6 @@
 //! How much is asked of buckets, and who leads which of a group's because of that.
 //!
-//! Whoever leads a bucket counts what it is asked and tells whoever speaks for the bucket's group; that tells all what is asked of the group's
+//! Whoever leads a bucket counts what it is asked and what its log has to say, and tells whoever speaks for the bucket's group; that tells all what is asked of the group's
 //! buckets and who should lead them. None of it is kept, and nothing but speed rests on it.
 
 use alloc::boxed::Box;
@@ -17,17 +17,18 @@ use crate::journal::Clocks;
 use crate::machine::{Node, Out};
 use crate::message::Message;
 use crate::motive::Motive;
-use crate::ring::Word;
+use crate::ring::{Ring, Word};
 
 /// What was asked longer ago than this counts little.
 const MEMORY: Duration = Duration::from_secs(2);
-/// After a border has moved the next moves once loads are those of what is there.
-const WINDOW: Duration = Duration::from_secs(4);
+/// A group that has got a bucket gives none away before it can be seen what is asked of it there.
+const WINDOW: Duration = Duration::from_secs(2);
 /// A bucket of which nothing is asked counts like so many requests in a second: its leader and its followers hear from each other all the time.
 /// So groups have their share of buckets before anything is asked of them.
 const IDLE: f64 = 5.0;
 
-/// How many requests a bucket's leader has taken of late.
+/// How many requests a bucket's leader has taken of late, and how many messages its log had for it because of them: a write that goes to many
+/// members is more work than a read, unless many go together.
 #[derive(Debug, Default)]
 pub(crate) struct Meter {
     asked: u64,
@@ -37,6 +38,11 @@ pub(crate) struct Meter {
 }
 
 impl Meter {
+    /// Somebody else was asked before, so much in a second.
+    pub(crate) fn begin(&mut self, now: Time, rate: f64) {
+        *self = Meter { asked: 0, since: now, rate };
+    }
+
     /// Counts what the bucket is asked.
     pub(crate) fn count(&mut self, input: &shard::Input) {
         self.asked += match input {
@@ -47,7 +53,12 @@ impl Meter {
         };
     }
 
-    /// Requests in a second, of late.
+    /// Counts a message of its log that came by itself: to whoever leads, an answer to what it sent since more was written.
+    pub(crate) fn count_message(&mut self) {
+        self.asked += 1;
+    }
+
+    /// Requests and messages in a second, of late.
     fn read(&mut self, now: Time) -> u32 {
         let span = now.since(self.since).as_secs_f64();
         if span > 0.0 {
@@ -57,6 +68,18 @@ impl Meter {
         }
         // Saturates; what has not been asked for long is nothing.
         self.rate as u32
+    }
+}
+
+impl Ring {
+    /// What is asked of a bucket in a second.
+    pub(crate) fn load_of(&self, bucket: Bucket) -> f64 {
+        self.loads.get(usize::from(bucket.0)).copied().unwrap_or_default().into()
+    }
+
+    /// What is there now is measured once it has been there for long enough.
+    pub(crate) fn forget_moves(&mut self, now: Time) {
+        self.moved.retain(|_, at| now.since(*at.get_or_insert(now)) < WINDOW);
     }
 }
 
@@ -89,10 +112,10 @@ impl Node {
     }
 
     /// Where a border of a group should be that gives something away, by what is asked of all groups.
-    pub(crate) fn border_due(&self, now: Time, home: Bucket, stand: &Stand) -> Option<(Operation, Motive)> {
+    pub(crate) fn border_due(&self, stand: &Stand) -> Option<(Operation, Motive)> {
         let ring = self.ring()?;
-        let moved_at = ring.efforts.get(&home).and_then(|effort| effort.moved_at);
-        if moved_at.is_some_and(|at| now.since(at) < WINDOW) {
+        let Stand { group, before, after } = stand;
+        if ring.buckets(group).iter().any(|bucket| ring.moved.contains_key(bucket)) {
             return None;
         }
         let groups = ring.groups();
@@ -104,7 +127,6 @@ impl Node {
             .collect();
         let members: f64 = burdens.iter().map(|burden| burden.capacity).sum();
         let mean = burdens.iter().map(Burden::load).sum::<f64>() / members;
-        let Stand { group, before, after } = stand;
         let of_each = |id| {
             let place = groups.iter().position(|group| group.name.id == id)?;
             Some((place, (burdens[place].load() / burdens[place].capacity) as u64))

@@ -221,7 +221,7 @@ impl Node {
         }
     }
 
-    pub(crate) fn receive(&mut self, cx: &mut Cx<'_>, from: NodeId, msg: Message, out: &mut Out) {
+    fn receive(&mut self, cx: &mut Cx<'_>, from: NodeId, msg: Message, out: &mut Out) {
         let (bucket, msg) = match msg {
             Message::In(bucket, msg) => (bucket, *msg),
             other => (Bucket(0), other),
@@ -231,8 +231,8 @@ impl Node {
         }
         match msg {
             Message::Log(msg) => {
-                if self.roster.is_some() {
-                    self.open_replica(cx, bucket, out);
+                if let Some(replica) = self.replicas.get_mut(&bucket) {
+                    replica.meter.count_message();
                 }
                 self.receive_log(cx, bucket, from, msg, out);
             }

@@ -81,6 +81,8 @@ pub(crate) struct Ring {
     pub(crate) seats: BTreeMap<Bucket, Seat>,
     /// By bucket: the group that it belongs to.
     groups: Vec<Option<Group>>,
+    /// Buckets that came to another group of late, and when that was looked at first.
+    pub(crate) moved: BTreeMap<Bucket, Option<Time>>,
     /// For whoever speaks for a group: who wants to join it.
     pub(crate) joiners: BTreeSet<(Bucket, NodeId)>,
     /// The same: who wants to leave it.
@@ -134,6 +136,7 @@ impl Ring {
                 count: config.buckets,
                 seats: BTreeMap::new(),
                 groups: alloc::vec![None; usize::from(config.buckets.get())],
+                moved: BTreeMap::new(),
                 joiners: BTreeSet::new(),
                 leavers: BTreeSet::new(),
                 drained: false,
@@ -176,6 +179,9 @@ impl Ring {
             let known = &mut self.groups[usize::from(bucket.0)];
             let is_newer = known.as_ref().is_none_or(|known| known.name.epoch < group.name.epoch);
             if is_newer && group.span.contains(bucket.ring_start(self.count)) {
+                if known.as_ref().is_some_and(|known| known.name.id != group.name.id) {
+                    self.moved.insert(bucket, None);
+                }
                 *known = Some(group.clone());
             }
         }
@@ -229,11 +235,6 @@ impl Ring {
     pub(crate) fn leader_due(&self, bucket: Bucket, log: &[NodeId]) -> Option<NodeId> {
         let leader = self.leaders.get(usize::from(bucket.0)).copied().flatten();
         leader.filter(|leader| log.contains(leader))
-    }
-
-    /// What is asked of a bucket in a second.
-    pub(crate) fn load_of(&self, bucket: Bucket) -> f64 {
-        self.loads.get(usize::from(bucket.0)).copied().unwrap_or_default().into()
     }
 }
 
@@ -293,6 +294,7 @@ impl Node {
         ring.leavers.retain(|(home, _)| homes.contains(home));
         let lost: Vec<Effort> =
             ring.efforts.extract_if(.., |home, _| !homes.contains(home)).map(|(_, effort)| effort).collect();
+        ring.forget_moves(cx.now);
         let tells = cx.now.since(ring.told_at) >= TELL_EVERY;
         if tells {
             ring.told_at = cx.now;

@@ -84,8 +84,7 @@ impl Trend {
         match setup.heat {
             Heat::Even => Trend::default(),
             Heat::Authors { percent } => {
-                let count = (setup.nodes / 4).max(1);
-                let hot = (0..count).map(|_| rng.below(setup.users as u64) as usize).collect();
+                let hot = (0..setup.nodes).map(|_| rng.below(setup.users as u64) as usize).collect();
                 Trend { hot, percent: percent.into() }
             }
             Heat::Region { percent, width } => {
@@ -154,7 +153,7 @@ mod tests {
         let largest = users.largest_share();
         assert!((2.0..200.0).contains(&(largest * 20_000.0)), "{largest}");
         let trend = Trend::draw(&setup, &users, &mut rng);
-        assert_eq!(trend.hot.len(), 5);
+        assert_eq!(trend.hot.len(), 20);
         let hot = (0..20_000).filter(|_| trend.hot.contains(&trend.pick(&users, &mut rng))).count();
         assert!((3_700..4_400).contains(&hot), "a fifth, and what they have without it: {hot}");
         let region = Setup { heat: Heat::Region { percent: 50, width: 10 }, ..setup };

@@ -38,7 +38,7 @@ impl System {
 pub enum Heat {
     /// Nothing: users are as popular as they are.
     Even,
-    /// Some authors, as many as a quarter of the nodes, wherever their keys lie.
+    /// Some authors, as many as there are nodes, wherever their keys lie.
     Authors {
         /// What these have of all operations, in percent.
         percent: u32,
