@@ -69,7 +69,7 @@ fn a_move_between_two_last_looks_is_nobodys_fault() {
         )
     };
     let (here, there) = (list("l", r#""a""#), list("m", r#""a""#));
-    let torn = judge(&[look(10, &[here.clone()]), look(12, &[there.clone()])]);
+    let torn = judge(&[look(10, std::slice::from_ref(&here)), look(12, std::slice::from_ref(&there))]);
     assert!(matches!(&torn.verdict, Verdict::GaveUp(why) if why.contains("one transaction")), "{torn}");
     let twice = judge(&[look(10, &[here, there.clone()])]);
     assert!(matches!(twice.verdict, Verdict::Violated(_)), "at one moment it is in one place: {twice}");

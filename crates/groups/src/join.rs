@@ -124,6 +124,9 @@ pub fn agreement(ways: &[Option<Duration>]) -> Option<Duration> {
     }
 }
 
+/// Agreements that differ by less than this are alike: machines of one room are busy now and then.
+const NOISE: Duration = Duration::from_millis(5);
+
 /// Which members may lead, where agreements shall be fast: those whose agreements take no more than a quarter longer than the fastest; and of
 /// those who lead already, no more than half as long again. Each with how long its agreements take, if that is known, and whether it leads.
 pub fn may_lead(members: &[(Option<Duration>, bool)]) -> Vec<bool> {
@@ -131,7 +134,7 @@ pub fn may_lead(members: &[(Option<Duration>, bool)]) -> Vec<bool> {
         return members.iter().map(|_| true).collect();
     };
     let fits = |(agreement, leads): &(Option<Duration>, bool)| {
-        let most = if *leads { best * 3 / 2 } else { best * 5 / 4 };
+        let most = (if *leads { best * 3 / 2 } else { best * 5 / 4 }).max(best + NOISE);
         agreement.is_some_and(|agreement| agreement <= most)
     };
     members.iter().map(fits).collect()
@@ -226,6 +229,11 @@ mod tests {
         let ms = |ms: u64| Some(Duration::from_millis(ms));
         assert_eq!(may_lead(&[(ms(80), true), (ms(100), false), (ms(101), false)]), [true, true, false]);
         assert_eq!(may_lead(&[(ms(80), false), (ms(110), true), (ms(121), true)]), [true, true, false]);
+        assert_eq!(
+            may_lead(&[(ms(1), false), (ms(6), false), (ms(7), true)]),
+            [true, true, false],
+            "of one room"
+        );
         assert_eq!(may_lead(&[(None, true), (ms(50), false)]), [false, true]);
         assert_eq!(may_lead(&[(None, true), (None, false)]), [true, true], "nothing is known");
     }

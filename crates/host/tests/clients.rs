@@ -71,6 +71,19 @@ fn a_client_that_closes_its_side_still_gets_its_answers() {
     until("the connection is forgotten", || node.stats().clients.connections == 0);
 }
 
+/// More than a turn takes: whoever comes first does not keep the others out.
+#[test]
+fn many_clients_that_ask_much_at_once_are_all_answered() {
+    let node = start(wish()).expect("started");
+    let mut clients: Vec<Client> = (0..16).map(|_| node.client()).collect();
+    let commands: Vec<u8> = (0..900).flat_map(|_| command(&["SET", "k", "v"])).collect();
+    clients.iter_mut().for_each(|client| client.send(&commands));
+    for client in &mut clients {
+        client.expect("+OK\r\n".repeat(900));
+    }
+    assert_eq!(node.stats().clients.commands, 16 * 900);
+}
+
 #[test]
 fn quit_and_protocol_errors_end_one_connection_alone() {
     let node = start(wish()).expect("started");

@@ -48,6 +48,11 @@ impl Lane {
         self.origin.count() + self.reads.count() + self.connections.waiting()
     }
 
+    /// Whether it has no requests at all.
+    pub(crate) fn is_idle(&self) -> bool {
+        self.pending() == 0 && self.origin.bytes() == 0
+    }
+
     /// Requests whose clients wait.
     pub(crate) fn awaited(&self) -> usize {
         self.origin.awaited() + self.reads.count() + self.connections.waiting()

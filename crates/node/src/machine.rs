@@ -49,6 +49,8 @@ pub struct Node {
     pub(crate) replicas: BTreeMap<Bucket, Replica>,
     /// One for each bucket, in their order.
     pub(crate) lanes: Vec<Lane>,
+    /// Buckets whose lanes may have requests; those of all others have none. There may be thousands of buckets, and requests are about few.
+    pub(crate) asked: BTreeSet<Bucket>,
     /// If buckets are placed on nodes that come and go: what is known of these.
     pub(crate) roster: Option<Box<Roster>>,
     pub(crate) transactions: Transactions,
@@ -94,6 +96,7 @@ impl Node {
         let mut node = Node {
             replicas: BTreeMap::new(),
             lanes,
+            asked: BTreeSet::new(),
             roster,
             config,
             transactions: Transactions::default(),
@@ -161,7 +164,8 @@ impl Node {
 
     /// Requests taken from clients and not answered.
     pub(crate) fn pending(&self) -> usize {
-        self.lanes.iter().map(Lane::pending).sum::<usize>() + self.transactions.count() + self.gates.waiting()
+        let lanes = self.asked.iter().map(|bucket| self.lanes[usize::from(bucket.0)].pending());
+        lanes.sum::<usize>() + self.transactions.count() + self.gates.waiting()
     }
 
     /// Requests whose clients wait.
@@ -181,10 +185,9 @@ impl Node {
     fn input(&mut self, cx: &mut Cx<'_>, input: Input, out: &mut Out) {
         match input {
             Input::Requests(requests) => {
-                for request in requests {
-                    self.take(cx, request, out);
-                }
-                self.every_bucket().for_each(|bucket| self.dispatch(cx, bucket, out));
+                let taken = requests.into_iter().filter_map(|request| self.take(cx, request, out));
+                let buckets: BTreeSet<Bucket> = taken.collect();
+                buckets.into_iter().for_each(|bucket| self.dispatch(cx, bucket, out));
             }
             Input::ConnectionClosed(connection) => self.connection_closed(cx, connection, out),
             Input::PeerConnected(peer) => {
@@ -478,9 +481,13 @@ impl Machine for Node {
 
     fn check(&self) {
         self.replicas.values().for_each(|replica| replica.shard.check());
-        for lane in &self.lanes {
+        for (bucket, lane) in self.lanes.iter().enumerate() {
             lane.origin.check();
             lane.reads.check();
+            assert!(
+                lane.is_idle() || self.asked.contains(&Bucket(bucket as u16)),
+                "requests nobody knows of"
+            );
         }
         self.transactions.check();
     }

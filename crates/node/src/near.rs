@@ -24,6 +24,7 @@ impl Node {
         if request.consistency == Consistency::Near && !self.copies(bucket) {
             request.consistency = Consistency::Strict;
         }
+        self.asked.insert(bucket);
         self.lane(bucket).reads.take(request, taken_at);
     }
 

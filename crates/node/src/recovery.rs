@@ -94,7 +94,7 @@ pub(crate) struct Recoveries {
     /// The buckets without a majority, as the charter and the view have it.
     lost: BTreeMap<Bucket, Lost>,
     /// Those of them that nobody leads nevertheless.
-    halted: BTreeSet<Bucket>,
+    pub(crate) halted: BTreeSet<Bucket>,
     /// The numbers of these when that was looked at, and the buckets that had nobody to lead them here.
     looked_at: (u64, u64, u64, Vec<Bucket>),
 }

@@ -16,8 +16,13 @@ use crate::plan::plan;
 use crate::route::{Route, route};
 
 impl Node {
-    /// Takes a client's request, or refuses it.
-    pub(crate) fn take(&mut self, cx: &mut Cx<'_>, mut request: ClientRequest, out: &mut Out) {
+    /// Takes a client's request, or refuses it. Returns the bucket in whose lane it is now, to be sent on.
+    pub(crate) fn take(
+        &mut self,
+        cx: &mut Cx<'_>,
+        mut request: ClientRequest,
+        out: &mut Out,
+    ) -> Option<Bucket> {
         if self.config.limits.breaks(Mutant::NamesIgnored) {
             request.identity = None;
         }
@@ -29,23 +34,29 @@ impl Node {
             Err(refusal) => {
                 let end = (address.0, address.1, Outcome::Refused(refusal));
                 // Nothing was begun, so there is nothing to forget.
-                return out.output_early(Output::Replies(alloc::vec![end]));
+                out.output_early(Output::Replies(alloc::vec![end]));
+                return None;
             }
         };
         let taken = (request, cx.now);
         match (self.gates.gates.get_mut(&address.0), bucket) {
             (Some(gate), _) => gate.waiting.push_back(taken),
-            (None, Some(bucket)) => self.admit(cx, bucket, taken, out),
+            (None, Some(bucket)) => {
+                self.admit(cx, bucket, taken, out);
+                return Some(bucket);
+            }
             (None, None) => {
                 self.gates.gates.insert(address.0, Gate { running: false, waiting: [taken].into() });
                 self.pass_gate(cx, address.0, out);
             }
         }
+        None
     }
 
     /// A request for one bucket begins, or waits for those before it there.
     fn admit(&mut self, cx: &mut Cx<'_>, bucket: Bucket, taken: Taken, out: &mut Out) {
         let kind = if is_read(&taken.0.request) { Kind::Read } else { Kind::Write };
+        self.asked.insert(bucket);
         if self.config.limits.breaks(Mutant::OrderIgnored) {
             return self.begin(cx, bucket, kind, taken, out);
         }
@@ -114,8 +125,8 @@ impl Node {
         if !reads && (self.disk_full || leader_full) {
             return Err(Refusal::NoSpace);
         }
-        let held: usize = self.lanes.iter().map(|lane| lane.origin.bytes()).sum();
-        let held = held + self.transactions.bytes();
+        let held = self.asked.iter().map(|bucket| self.lanes[usize::from(bucket.0)].origin.bytes());
+        let held = held.sum::<usize>() + self.transactions.bytes();
         let too_long = held > 0 && held + size_of_request(request) > limits.bytes_max;
         if self.pending() >= limits.requests_max || too_long {
             return Err(Refusal::Busy);
@@ -126,7 +137,7 @@ impl Node {
     /// Whether it is about a bucket that has lost its majority.
     fn is_halted(&self, request: &Request) -> bool {
         let is_halted = |bucket| self.halt(bucket).is_some();
-        if !self.every_bucket().any(is_halted) {
+        if self.roster.as_ref().is_none_or(|roster| roster.recoveries.halted.is_empty()) {
             return false;
         }
         match route(request, self.config.buckets) {

@@ -15,6 +15,8 @@ impl Node {
         for bucket in self.every_bucket() {
             self.look_after_lane(cx, bucket, out);
         }
+        let lanes = &self.lanes;
+        self.asked.retain(|bucket| !lanes[usize::from(bucket.0)].is_idle());
         let late = self.transactions.overdue(self.config.limits.deadline, cx.now);
         self.end_transactions(cx, late, out);
         self.send_transactions(cx, out);

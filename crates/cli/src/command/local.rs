@@ -340,3 +340,35 @@ pub(crate) fn revive(which: &LocalNode) -> Result<()> {
     result?;
     print(&format!("node {} serves again\n", which.node))
 }
+
+#[cfg(test)]
+mod tests {
+    use clap::Parser;
+
+    use super::*;
+    use crate::args::{Cli, Command};
+
+    fn founded(options: &[&str]) -> (Topology, u16) {
+        let dir = tempfile::tempdir().expect("a directory");
+        let words = ["quorate", "up"].iter().chain(options);
+        let Command::Up(up) = Cli::parse_from(words).command else { panic!("not `up`") };
+        let manifest = new(dir.path(), &up).expect("a new cluster");
+        (manifest.topology, manifest.buckets)
+    }
+
+    #[test]
+    fn six_nodes_form_groups_unless_something_else_is_asked_for() {
+        let (topology, buckets) = founded(&["--nodes", "6"]);
+        assert!(topology == Topology::Ring && buckets > 1, "{topology:?}, {buckets} buckets");
+        for options in [
+            &["--nodes", "5"] as &[&str],
+            &["--nodes", "6", "--topology", "view"],
+            &["--nodes", "6", "--buckets", "4"],
+            &["--nodes", "6", "--copies", "3"],
+            &["--nodes", "6", "--set", "cluster.copies=3"],
+        ] {
+            assert_eq!(founded(options).0, Topology::View, "{options:?}");
+        }
+        assert_eq!(founded(&["--nodes", "5", "--topology", "ring"]).0, Topology::Ring);
+    }
+}

@@ -5,8 +5,8 @@ use std::time::Duration;
 use crate::toys::{Do, Probes, Saw};
 use quorate_kernel::NodeId;
 use quorate_sim::{
-    Boot, ClockOptions, DiskOptions, Failure, Latency, Life, NetworkOptions, Order, TraceLevel, World,
-    WorldOptions,
+    Boot, ClockOptions, DiskOptions, Failure, Latency, Life, NetworkOptions, Order, Service, TraceLevel,
+    World, WorldOptions,
 };
 use quorate_store::Store;
 
@@ -385,4 +385,26 @@ fn a_trace_reads_well() {
             "n2 dies",
         ]
     );
+}
+
+#[test]
+fn what_nodes_say_goes_before_what_comes_from_outside() {
+    for peers_first in [false, true] {
+        let time = Latency::Constant(10 * MS);
+        let service = Some(Service { workers: 1, time, peers_first, ..Service::eight_workers() });
+        let mut world = world(WorldOptions { service, ..options(2) });
+        for _ in 0..3 {
+            tell(&mut world, 1, &[]);
+        }
+        tell(&mut world, 2, &[Do::Send(1, 7), Do::Send(1, 8), Do::Send(1, 9)]);
+        world.run_for(100 * MS);
+        let got = |msg| Saw::Got(2, msg);
+        let order = match peers_first {
+            // Two were begun before the first message came.
+            true => [Saw::Asked, Saw::Asked, got(7), got(8), got(9), Saw::Asked],
+            false => [Saw::Asked, Saw::Asked, Saw::Asked, got(7), got(8), got(9)],
+        };
+        let machine = world.nodes().machine(NodeId(1)).expect("it lives");
+        assert_eq!(machine.saw[1..], order, "peers first: {peers_first}");
+    }
 }
