@@ -57,7 +57,7 @@ fn look(cluster: &Cluster, node: usize) {
 fn groups_look_after_themselves_and_do_what_they_are_told() {
     let words = ["--topology", "ring", "--copies", "3", "--buckets", "8", "--durability", "interval"];
     let cluster = Cluster::up(7, &words);
-    // One group of three to six would be too large.
+    // One group would be too large.
     let first = settled(&cluster, &[3, 4]);
     let mut client = cluster.connect(1, "client");
     for number in 0..60 {
@@ -165,21 +165,26 @@ fn metrics(cluster: &Cluster, node: usize) -> String {
 fn groups_say_who_is_responsible_and_why_they_changed() {
     let words = ["--topology", "ring", "--copies", "3", "--buckets", "8", "--durability", "interval"];
     let cluster = Cluster::up(6, &words);
-    let first = settled(&cluster, &[6]).remove(0);
-    until("it is split by hand", || cluster.run(&["group", "split", &first.name]).code == 0);
+    // One group of six is twice as large as the smallest that may be.
+    let first = settled(&cluster, &[3, 3]);
+    let split = event(&cluster, &["why", "group", &first[1].name, "--json"], "split").expect("the split");
+    assert_eq!(split["policy"], "resilience", "{split}");
+    until("they are merged by hand", || cluster.run(&["group", "merge", &first[0].name]).code == 0);
+    until("there are other groups", || {
+        let now = groups(&cluster);
+        now.len() == 2 && now.iter().all(|group| first.iter().all(|other| other.name != group.name))
+    });
     let halves = settled(&cluster, &[3, 3]);
-
-    let of_old = ["why", "group", &first.name, "--json"];
-    let split = event(&cluster, &of_old, "split").expect("the split");
-    assert_eq!(split["policy"], "by hand", "{split}");
-    assert_eq!(split["end"]["how"], "done", "{split}");
+    let merge = event(&cluster, &["why", "group", &first[0].name, "--json"], "merge").expect("the merge");
+    assert_eq!(merge["policy"], "by hand", "{merge}");
+    assert_eq!(merge["end"]["how"], "done", "{merge}");
     // The half that came of it remembers where it came from.
     let of_half = cluster.run(&["why", "group", &halves[1].name]).ok();
-    for part in
-        [halves[1].name.as_str(), "speaks for it", "splits at bucket", "by hand", "an operator asked for it"]
-    {
+    for part in [halves[1].name.as_str(), "speaks for it", "splits at bucket"] {
         assert!(of_half.contains(part), "{part} is missing in {of_half}");
     }
+    let of_old = cluster.run(&["why", "group", &first[0].name]).ok();
+    assert!(of_old.contains("an operator asked for it"), "{of_old}");
     let of_key = cluster.run(&["why", "key", "foo"]).ok();
     assert!(of_key.contains("slot 12182, bucket 5; node ") && of_key.contains("by hand"), "{of_key}");
     let node = halves[0].members[0];
@@ -195,8 +200,8 @@ fn groups_say_who_is_responsible_and_why_they_changed() {
             .filter_map(|text| text.lines().find_map(|line| line.strip_prefix(&name)?.parse::<u64>().ok()));
         values.sum()
     };
-    until("the pictures of the nodes are new", || count("s_completed_total") == 1);
-    assert!(count("s_begun_total") >= 1 && count("_duration_seconds_count") == 1);
+    until("the pictures of the nodes are new", || count("s_completed_total") == 2);
+    assert!(count("s_begun_total") >= 2 && count("_duration_seconds_count") == 2);
 
     // Who dies is let go for another reason; and who is dead is missed.
     cluster.run(&["kill", &node.to_string()]).ok();

@@ -130,7 +130,7 @@ pub fn placed() -> Kind {
 const GROUPED_FLOORS: [(&str, u64); 6] = [
     ("node.group.changed", 150),
     ("node.group.members", 100),
-    ("node.group.merge", 10),
+    ("node.group.merge", 5),
     ("node.group.split", 20),
     ("node.ring.founded", 40),
     ("node.sim.done", 50_000),
