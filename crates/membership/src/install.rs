@@ -146,26 +146,6 @@ impl Seat {
         self.settle(cx, state, out);
     }
 
-    /// The chain goes on with a view that was not decided by the members of the one before.
-    pub(crate) fn begin_anew(&mut self, cx: &mut Cx<'_>, view: View, out: &mut Out) {
-        if view.seq() <= self.view().seq() || !view.is_sound() {
-            cx.marks.hit("membership.anew.old");
-            return;
-        }
-        cx.marks.hit("membership.anew");
-        self.hush(out);
-        self.chain = Chain::at(view, None, None);
-        if !self.view().has(self.me) {
-            self.removed = true;
-            return;
-        }
-        self.sit(cx.now);
-        self.settle(cx, None, out);
-        for id in self.rings.ids().iter().filter(|id| **id != self.me) {
-            out.send(*id, Message::Newer { view: self.id() });
-        }
-    }
-
     /// The newest view came as a whole, and this node is in it.
     pub(crate) fn settle(&mut self, cx: &mut Cx<'_>, state: Option<Bytes>, out: &mut Out) {
         self.persist(None, state.clone(), out);

@@ -53,12 +53,6 @@ pub enum Input {
         /// What to hand on with the view; at most [`Config::state_bytes_max`].
         state: Bytes,
     },
-    /// Most members of a view are gone for good, and something that cannot be of two minds has decided that the chain goes on with this one
-    /// ([`View::anew`]). [`Output::Installed`] tells of it, unless the node is not in it or knows a newer one.
-    Anew {
-        /// The first view of the new chain.
-        view: View,
-    },
 }
 
 /// What the parent is told, in the order of the chain of views.
@@ -271,9 +265,6 @@ impl Membership {
                 out.output(Output::Left { view: self.known() });
             }
             (Input::State { seq, state }, Life::Member(seat)) => seat.on_state(cx, seq, state, out),
-            (Input::Anew { view }, Life::Member(seat)) => seat.begin_anew(cx, view, out),
-            // Whoever wants in learns of it from those who are.
-            (Input::Anew { .. }, Life::Idle | Life::Joining(_)) => cx.marks.hit("membership.anew.outside"),
             (Input::State { .. }, Life::Idle | Life::Joining(_)) => cx.marks.hit("membership.state.dropped"),
         }
     }

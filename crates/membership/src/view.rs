@@ -10,9 +10,6 @@ use serde::{Deserialize, Deserializer, Serialize, Serializer};
 
 use crate::hash::Digest;
 
-/// A new chain begins so many numbers above the last view known of the old one: somebody may know a few more of that.
-const ANEW_STEP: u64 = 1 << 16;
-
 /// What everybody knows of a member. Bounded by [`crate::Config::meta_bytes_max`].
 #[derive(Debug, Clone, PartialEq, Eq, Default, Serialize, Deserialize)]
 pub struct Meta {
@@ -143,17 +140,6 @@ impl View {
         let digest = cut.digest();
         let hash = Digest::of(&wire::encode(&(self.id, digest))).0;
         Some(View { id: ViewId { seq, hash }, members: Members(members.into()) })
-    }
-
-    /// The view that begins another chain with those members of this one who are left; `None` if nobody is. Whoever uses it sees to it that only one
-    /// such view ever follows this one: members decide nothing here.
-    pub fn anew(&self, is_left: impl Fn(NodeId) -> bool) -> Option<View> {
-        let left = self.members.iter().filter(|member| is_left(member.id));
-        let members: Vec<Member> = left.cloned().collect();
-        let seq = self.id.seq + ANEW_STEP;
-        let hash = Digest::of(&wire::encode(&(self.id, &members))).0;
-        let view = View { id: ViewId { seq, hash }, members: Members(members.into()) };
-        (!view.members.is_empty()).then_some(view)
     }
 
     /// Its number.
@@ -300,16 +286,6 @@ mod tests {
         ] {
             assert_eq!(view(&[2, 3, 5]).after(&Cut { changes: changes.clone() }), None, "{changes:?}");
         }
-    }
-
-    #[test]
-    fn who_is_left_begins_another_chain() {
-        let before = view(&[2, 3, 5]);
-        let next = before.anew(|id| id != NodeId(3)).expect("somebody is left");
-        assert!(next.is_sound() && next.seq() > before.seq() + 1_000);
-        assert_eq!(ids(&next), vec![2, 5]);
-        assert_ne!(next.id, before.anew(|id| id != NodeId(2)).expect("somebody is left").id);
-        assert_eq!(before.anew(|_| false), None);
     }
 
     #[test]

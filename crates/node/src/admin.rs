@@ -272,11 +272,14 @@ impl Node {
 
     /// Says whom this node wants to be connected to, if that has changed.
     pub(crate) fn tell_peers(&mut self, out: &mut Out) {
-        let known = self.roster.as_ref().map(|roster| roster.peers());
+        let known = match self.ring() {
+            Some(_) => Some(self.acquaintances()),
+            None => self.roster.as_ref().map(|roster| roster.peers()),
+        };
         let is_member = known.is_none() && self.log().is_member();
         // The newest word first: a node's own, that of the view, that of the logs, which keep what they were told once.
         let mut peers: Vec<Member> = Vec::new();
-        if !is_member {
+        if !is_member && self.ring().is_none() {
             peers.extend(self.contacts.values().cloned());
         }
         peers.extend(known.into_iter().flatten());

@@ -9,11 +9,10 @@ use core::time::Duration;
 use quorate_api::{Bucket, Refusal};
 use quorate_kernel::{Cx, Event, NodeId};
 use quorate_replog::{self as replog, Member};
-use quorate_shard::{self as shard, Mutant};
+use quorate_shard as shard;
 
 use crate::admin::Asker;
 use crate::config::{BUCKETS_MAX, Topology};
-use crate::lane::Lane;
 use crate::machine::{Node, Out};
 use crate::roster::Roster;
 
@@ -35,7 +34,7 @@ impl Node {
         if count.get() < known || count.get() > BUCKETS_MAX || !is_new || self.roster.is_some() {
             return cx.marks.hit("node.buckets.told_late");
         }
-        for bucket in self.every_bucket() {
+        for bucket in self.asked.clone() {
             // A connection's next request begins when the one before it has ended: each round ends some.
             for _ in 0..self.lane(bucket).awaited() {
                 let lane = self.lane(bucket);
@@ -48,16 +47,13 @@ impl Node {
         (self.config.copies, self.config.topology) = (copies, topology);
         self.roster = Roster::new(&self.config);
         for bucket in (known..count.get()).map(Bucket) {
-            let mut lane = Lane::new(self.config.me.id);
-            lane.begin(cx, self.config.limits.breaks(Mutant::NamesRepeat));
-            self.lanes.push(lane);
             if self.roster.is_none() {
                 self.make_replica(bucket, Vec::new());
                 self.step_shard(cx, bucket, Event::Start, out);
             }
         }
         if self.roster.is_some() {
-            self.step_membership(cx, Event::Start, out);
+            self.begin_roster(cx, out);
         }
         cx.marks.hit("node.buckets.learnt");
     }
@@ -70,7 +66,8 @@ impl Node {
         if balance {
             self.balance_at = cx.now + BALANCE_EVERY;
         }
-        for bucket in self.every_bucket() {
+        let here: Vec<Bucket> = self.buckets().collect();
+        for bucket in here {
             if self.roster.is_some() {
                 self.follow_charter(cx, bucket, out);
             } else if let Some((add, remove)) = self.members_due(bucket) {
@@ -90,7 +87,8 @@ impl Node {
     /// Sees to it that no bucket holds up old records of all because it has few new ones of its own.
     fn look_after_records(&mut self, cx: &mut Cx<'_>, out: &mut Out) {
         let (persisted, most) = (self.persisted_bytes, 2 * self.config.log.checkpoint_bytes as u64);
-        for bucket in self.every_bucket() {
+        let here: Vec<Bucket> = self.buckets().collect();
+        for bucket in here {
             let Some(replica) = self.replicas.get_mut(&bucket) else { continue };
             if replica.needs.is_some() && persisted - replica.tidied_at > most {
                 replica.tidied_at = persisted;

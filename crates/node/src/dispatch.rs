@@ -23,8 +23,16 @@ impl Node {
 
     /// Sends one batch and some reads. Returns whether there may be more.
     fn dispatch_some(&mut self, cx: &mut Cx<'_>, bucket: Bucket, out: &mut Out) -> bool {
-        let Some(leader) = self.believed_leader(bucket) else { return false };
+        let Some(leader) = self.believed_leader(bucket) else {
+            if !self.lane(bucket).is_idle() {
+                self.seek(cx, bucket, out);
+            }
+            return false;
+        };
         let here = leader == self.config.me.id;
+        if !here && !self.lane(bucket).is_idle() {
+            self.want_if_missing(cx, bucket, leader, out);
+        }
         if here && !self.takes_batches(bucket) {
             return false;
         }

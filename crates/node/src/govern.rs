@@ -201,13 +201,11 @@ impl Node {
         size: SizeWanted,
     ) -> Option<(Option<Wanted>, usize)> {
         let (me, repair_after) = (self.config.me.id, self.config.repair_after());
-        let roster = self.roster.as_mut()?;
-        let view = roster.membership.view()?;
-        let ring = roster.ring.as_mut()?;
-        // A connection that broke tells sooner than the view who is gone; whoever is let go by mistake comes back.
-        let is_there = |id: &NodeId| view.has(*id) && (*id == me || self.connected.contains(id));
-        for id in &group.members {
-            match is_there(id) {
+        // Whoever is let go by mistake comes back.
+        let there: Vec<bool> = group.members.iter().map(|id| self.is_there(*id, cx.now)).collect();
+        let ring = self.roster.as_mut()?.ring.as_mut()?;
+        for (id, is_there) in group.members.iter().zip(there) {
+            match is_there {
                 true => drop(ring.missing.remove(id)),
                 false => drop(ring.missing.entry(*id).or_insert(cx.now)),
             }
@@ -236,7 +234,10 @@ impl Node {
         let remove = [&gone[..], &emptied, &twice].concat();
         let room = MEMBERS_MAX - group.members.len();
         let asked = ring.joiners.range((home, NodeId(0))..=(home, NodeId(u64::MAX))).map(|(_, id)| *id);
-        let is_free = |id: &NodeId| view.has(*id) && (ring.group_with(*id).is_none() || stays_twice);
+        let is_free = |id: &NodeId| {
+            let is_there = *id == me || (self.connected.contains(id) && ring.people.get(*id).is_some());
+            is_there && (ring.group_with(*id).is_none() || stays_twice)
+        };
         let add: Vec<NodeId> = asked.filter(is_free).take(room).collect();
         ring.joiners.retain(|(other, _)| *other != home);
         ring.leavers.retain(|(other, _)| *other != home);
@@ -261,8 +262,7 @@ impl Node {
 
     /// Where the members of a group stand.
     pub(crate) fn places_of(&self, group: &Group) -> Vec<(NodeId, Place<bytes::Bytes>)> {
-        let place = |id: &NodeId| self.roster.as_ref().map(|roster| (*id, roster.place_of(*id)));
-        group.members.iter().filter_map(place).collect()
+        group.members.iter().map(|id| (*id, self.place_of(*id))).collect()
     }
 
     /// Where a group should be split; none if it has one bucket.

@@ -42,7 +42,7 @@ impl Node {
                 // Saturates; nobody has that much to do.
                 burden.load += ring.load_of(*bucket) as u64;
             }
-            let named = ring.leaders.get(usize::from(bucket.0)).copied().flatten();
+            let named = ring.leaders.get(bucket).copied();
             match leader {
                 Some(to) if Some(*to) != named && Some(*to) != now => {
                     moves.entry((now, *to)).or_default().push(*bucket);
@@ -76,7 +76,7 @@ impl Node {
         let mut stay = Vec::new();
         for handing in core::mem::take(&mut ring.handings) {
             let Some(ring) = self.ring() else { return };
-            let named = |bucket: &Bucket| ring.leaders.get(usize::from(bucket.0)).copied().flatten();
+            let named = |bucket: &Bucket| ring.leaders.get(bucket).copied();
             let leads = |bucket: &Bucket| self.believed_leader(*bucket) == Some(handing.to);
             let how = match () {
                 () if handing.buckets.iter().all(leads) => How::Done,
@@ -104,7 +104,7 @@ impl Node {
     pub(crate) fn note_elected(&mut self, wall: Wall, bucket: Bucket) {
         let me = self.config.me.id;
         let Some(ring) = self.ring_mut() else { return };
-        let named = ring.leaders.get(usize::from(bucket.0)).copied().flatten();
+        let named = ring.leaders.get(&bucket).copied();
         let Some(assigned) = named.filter(|named| *named != me) else { return };
         let group = ring.group_of(bucket).map(|group| group.name.id);
         let what = What::Lead { group, buckets: [bucket].into(), from: Some(assigned), to: Some(me) };

@@ -62,18 +62,18 @@ impl Node {
         }
     }
 
-    /// A node of the view that is in no group asks the one that needs it most, of some, to let it in.
+    /// A node that is in no group asks the one that needs it most, of some, to let it in.
     pub(crate) fn ask_for_group(&mut self, cx: &mut Cx<'_>, out: &mut Out) {
         let me = self.config.me.id;
-        let Some(roster) = &self.roster else { return };
-        let (Some(ring), Some(view)) = (&roster.ring, roster.view()) else { return };
-        if !view.has(me) || cx.now.since(ring.asked_at) < ASK_EVERY {
-            return;
-        }
+        let Some(ring) = self.ring().filter(|ring| cx.now.since(ring.asked_at) >= ASK_EVERY) else { return };
         let asks_again = self.config.limits.breaks(Mutant::InTwoGroups) && cx.rng.chance(1, 4);
         if let Some(group) = ring.group_with(me).filter(|_| !asks_again) {
             let home = ring.home(group);
             self.note_joined(cx.now);
+            self.leave_all_but_one(out);
+            if let Some(ring) = self.ring_mut() {
+                ring.asked_at = cx.now;
+            }
             return self.ask_to_leave(cx.now, home, out);
         }
         if self.stopping || ring.drained {
@@ -81,6 +81,11 @@ impl Node {
         }
         let aim = self.policies().join;
         let mut groups: Vec<Group> = ring.groups().into_iter().cloned().collect();
+        if !ring.knows_all() {
+            let anywhere = cx.rng.next_u64();
+            self.seek_position(cx, anywhere, out);
+        }
+        let Some(ring) = self.ring() else { return };
         if aim == Aim::Latency && !groups.iter().any(|group| ring.sampled.contains(&group.name.id)) {
             return self.sample_groups(cx, groups, out);
         }
@@ -103,8 +108,11 @@ impl Node {
         match self.believed_leader(home) {
             Some(leader) if leader == me => self.on_wants_group(home, me),
             // A question; nothing about this node's disk is told.
-            Some(leader) => out.send_early(leader, Message::Group(Box::new(Word::Wants)).about(home)),
-            None => {}
+            Some(leader) => {
+                self.want(cx.now, leader, out);
+                out.send_early(leader, Message::Group(Box::new(Word::Wants)).about(home));
+            }
+            None => self.seek(cx, home, out),
         }
     }
 
@@ -120,10 +128,9 @@ impl Node {
 
     /// What this node knows of a group that it might join.
     fn candidate(&self, now: Time, group: &Group) -> Option<Candidate> {
-        let roster = self.roster.as_ref()?;
-        let ring = roster.ring.as_ref()?;
-        let members: Vec<_> = group.members.iter().map(|id| roster.place_of(*id)).collect();
-        let near = Near::count(&roster.place_of(self.config.me.id), &members);
+        let ring = self.ring()?;
+        let members: Vec<_> = group.members.iter().map(|id| self.place_of(*id)).collect();
+        let near = Near::count(&self.place_of(self.config.me.id), &members);
         let size = group.members.len();
         let load: f64 = ring.buckets(group).iter().map(|bucket| ring.load_of(*bucket)).sum();
         Some(Candidate {
@@ -134,6 +141,27 @@ impl Node {
             load: load / size.max(1) as f64,
             latency: ring.sights.agreement(group.members.iter().copied()),
         })
+    }
+
+    /// A node that asked one group after the other may be in two: it asks the larger to let it go.
+    fn leave_all_but_one(&mut self, out: &mut Out) {
+        let me = self.config.me.id;
+        let Some(ring) = self.ring() else { return };
+        let mut groups = ring.groups_with(me);
+        let key = |group: &&Group| (group.members.len(), group.name.id);
+        groups.sort_by_key(key);
+        let homes: Vec<Bucket> = groups.into_iter().skip(1).map(|group| ring.home(group)).collect();
+        if self.config.limits.breaks(Mutant::InTwoGroups) {
+            return;
+        }
+        for home in homes {
+            match self.believed_leader(home) {
+                Some(leader) if leader == me => self.on_leaves_group(home, me),
+                // A question; nothing about this node's disk is told.
+                Some(leader) => out.send_early(leader, Message::Group(Box::new(Word::Leaves)).about(home)),
+                None => {}
+            }
+        }
     }
 
     /// A node that is to be emptied asks its group to let it go.

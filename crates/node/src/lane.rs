@@ -1,8 +1,10 @@
 //! The way of this node's clients into one bucket.
 
 use core::time::Duration;
-use quorate_kernel::{Cx, NodeId, Time};
+use quorate_kernel::{Rng, Time};
+use quorate_shard::Mutant;
 
+use crate::config::NodeConfig;
 use crate::connections::Connections;
 use crate::origin::Origin;
 use crate::reads::Reads;
@@ -22,24 +24,21 @@ pub(crate) struct Lane {
 }
 
 impl Lane {
-    pub(crate) fn new(me: NodeId) -> Self {
+    pub(crate) fn new(config: &NodeConfig, names: &mut Rng) -> Self {
+        let (mut origin, mut reads) = (Origin::new(config.me.id), Reads::default());
+        origin.begin_session(names.next_u64());
+        // Answers to an earlier life's questions must not be taken for answers to this one's.
+        let name = names.next_u64();
+        if !config.limits.breaks(Mutant::NamesRepeat) {
+            reads.begin(name);
+        }
         Lane {
-            origin: Origin::new(me),
-            reads: Reads::default(),
+            origin,
+            reads,
             connections: Connections::default(),
             begin_again_at: Time::default(),
             leader_full_until: Time::default(),
             dispatching: false,
-        }
-    }
-
-    /// A new life of the node begins.
-    pub(crate) fn begin(&mut self, cx: &mut Cx<'_>, names_repeat: bool) {
-        self.origin.begin_session(cx.rng.next_u64());
-        // Answers to an earlier life's questions must not be taken for answers to this one's.
-        let name = cx.rng.next_u64();
-        if !names_repeat {
-            self.reads.begin(name);
         }
     }
 

@@ -74,7 +74,7 @@ impl Meter {
 impl Ring {
     /// What is asked of a bucket in a second.
     pub(crate) fn load_of(&self, bucket: Bucket) -> f64 {
-        self.loads.get(usize::from(bucket.0)).copied().unwrap_or_default().into()
+        self.loads.get(&bucket).copied().unwrap_or_default().into()
     }
 
     /// What is there now is measured once it has been there for long enough.
@@ -106,8 +106,8 @@ impl Node {
     }
 
     pub(crate) fn on_load(&mut self, bucket: Bucket, load: u32) {
-        if let Some(place) = self.ring_mut().and_then(|ring| ring.loads.get_mut(usize::from(bucket.0))) {
-            *place = load;
+        if let Some(ring) = self.ring_mut().filter(|ring| ring.group_of(bucket).is_some()) {
+            ring.loads.insert(bucket, load);
         }
     }
 
@@ -165,7 +165,7 @@ impl Node {
             group.members.iter().position(|id| *id == leader)
         };
         let now: Vec<Option<usize>> = buckets.iter().map(lead).collect();
-        let is_there = |id: &NodeId| *id == self.config.me.id || self.connected.contains(id);
+        let is_there = |id: &NodeId| self.is_there(*id, clocks.0);
         let leads = |id: &NodeId| buckets.iter().any(|bucket| self.believed_leader(*bucket) == Some(*id));
         let there: Vec<NodeId> = group.members.iter().copied().filter(is_there).collect();
         let able: Vec<NodeId> = if self.policies().moves_leaders {
@@ -182,7 +182,10 @@ impl Node {
         self.note_handings(clocks, home, group.name.id, (&there, &able), &due);
         let Some(ring) = self.ring_mut() else { return };
         for (bucket, leader) in due {
-            ring.leaders[usize::from(bucket.0)] = leader;
+            match leader {
+                Some(leader) => drop(ring.leaders.insert(bucket, leader)),
+                None => drop(ring.leaders.remove(&bucket)),
+            }
         }
     }
 }

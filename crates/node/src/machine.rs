@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use core::time::Duration;
 use quorate_api::{Bucket, Refusal};
 use quorate_commit::TransactionId;
-use quorate_kernel::{Cx, Event, Machine, NodeId, Position, Time, Told};
+use quorate_kernel::{Cx, Event, Machine, NodeId, Position, Rng, Time, Told};
 use quorate_replog::{self as replog, Replog};
 use quorate_shard::{self as shard, Mutant, Shard};
 
@@ -47,9 +47,11 @@ pub struct Node {
     /// The copies of buckets that this node holds or held. Without a roster, bucket 0's log says who the members of the
     /// cluster are.
     pub(crate) replicas: BTreeMap<Bucket, Replica>,
-    /// One for each bucket, in their order.
-    pub(crate) lanes: Vec<Lane>,
-    /// Buckets whose lanes may have requests; those of all others have none. There may be thousands of buckets, and requests are about few.
+    /// Those of buckets that were asked of here. There may be thousands of buckets, and a node is asked about few.
+    pub(crate) lanes: BTreeMap<Bucket, Lane>,
+    /// Chance that names what lanes ask.
+    names: Rng,
+    /// Buckets whose lanes may have requests; those of all others have none.
     pub(crate) asked: BTreeSet<Bucket>,
     /// If buckets are placed on nodes that come and go: what is known of these.
     pub(crate) roster: Option<Box<Roster>>,
@@ -92,10 +94,10 @@ impl Node {
     pub fn new(config: NodeConfig) -> Self {
         let roster = Roster::new(&config);
         let buckets = (0..config.buckets.get()).map(Bucket);
-        let lanes = buckets.clone().map(|_| Lane::new(config.me.id)).collect();
         let mut node = Node {
             replicas: BTreeMap::new(),
-            lanes,
+            lanes: BTreeMap::new(),
+            names: Rng::new(config.me.id.0),
             asked: BTreeSet::new(),
             roster,
             config,
@@ -145,11 +147,12 @@ impl Node {
     }
 
     pub(crate) fn lane(&mut self, bucket: Bucket) -> &mut Lane {
-        &mut self.lanes[usize::from(bucket.0)]
+        self.config_and_lane(bucket).1
     }
 
     pub(crate) fn config_and_lane(&mut self, bucket: Bucket) -> (&NodeConfig, &mut Lane) {
-        (&self.config, &mut self.lanes[usize::from(bucket.0)])
+        let (config, names) = (&self.config, &mut self.names);
+        (config, self.lanes.entry(bucket).or_insert_with(|| Lane::new(config, names)))
     }
 
     /// Whether this node's copy of the bucket would take a batch now.
@@ -164,13 +167,15 @@ impl Node {
 
     /// Requests taken from clients and not answered.
     pub(crate) fn pending(&self) -> usize {
-        let lanes = self.asked.iter().map(|bucket| self.lanes[usize::from(bucket.0)].pending());
+        let lanes = self.asked.iter().filter_map(|bucket| self.lanes.get(bucket)).map(Lane::pending);
         lanes.sum::<usize>() + self.transactions.count() + self.gates.waiting()
     }
 
     /// Requests whose clients wait.
     pub(crate) fn awaited(&self) -> usize {
-        self.lanes.iter().map(Lane::awaited).sum::<usize>() + self.transactions.count() + self.gates.waiting()
+        self.lanes.values().map(Lane::awaited).sum::<usize>()
+            + self.transactions.count()
+            + self.gates.waiting()
     }
 
     pub(crate) fn every_bucket(&self) -> impl Iterator<Item = Bucket> + use<> {
@@ -194,8 +199,10 @@ impl Node {
                 self.connected.insert(peer);
                 // Says only who and where this node is.
                 out.send_early(peer, Message::Contact(self.config.me.clone()));
+                self.introduce_to(peer, out);
                 self.announce_to(peer, out);
-                self.every_bucket().for_each(|bucket| self.tell_era(bucket, peer, out));
+                self.reach(cx, peer, out);
+                self.known_buckets().into_iter().for_each(|bucket| self.tell_era(bucket, peer, out));
                 self.step_all(cx, &shard::Input::PeerConnected(peer), out);
             }
             Input::PeerLost(peer) => {
@@ -214,7 +221,7 @@ impl Node {
             }
             Input::Stop => {
                 self.stopping = true;
-                for bucket in self.every_bucket() {
+                for bucket in self.asked.clone() {
                     let ends = self.lane(bucket).origin.refuse_unsent(Refusal::NotServing);
                     self.reply(cx, bucket, ends, out);
                 }
@@ -294,7 +301,8 @@ impl Node {
 
     /// Hands the same to all copies of buckets here.
     pub(crate) fn step_all(&mut self, cx: &mut Cx<'_>, input: &shard::Input, out: &mut Out) {
-        for bucket in self.every_bucket() {
+        let here: Vec<Bucket> = self.buckets().collect();
+        for bucket in here {
             self.step_shard(cx, bucket, Event::Input(input.clone()), out);
         }
     }
@@ -433,8 +441,11 @@ impl Machine for Node {
             }
             Record::Membership(record) => {
                 let Some(roster) = &mut self.roster else { panic!("a record of a membership, without one") };
-                roster.needs.get_or_insert(position);
-                roster.membership.restore(cx, position, record);
+                // A ring wrote such records once; it needs none.
+                if let Some(membership) = &mut roster.membership {
+                    roster.needs.get_or_insert(position);
+                    membership.restore(cx, position, record);
+                }
             }
         }
     }
@@ -442,9 +453,7 @@ impl Machine for Node {
     fn step(&mut self, cx: &mut Cx<'_>, event: Event<Message, Timer, Input>, out: &mut Out) {
         match event {
             Event::Start => {
-                for lane in &mut self.lanes {
-                    lane.begin(cx, self.config.limits.breaks(Mutant::NamesRepeat));
-                }
+                self.names = cx.rng.fork();
                 let (tickets, origin) = (cx.rng.next_u64(), cx.rng.next_u64());
                 self.transactions.begin(origin);
                 if !self.config.limits.breaks(Mutant::NamesRepeat) {
@@ -459,7 +468,7 @@ impl Machine for Node {
                     }
                 }
                 if self.roster.is_some() {
-                    self.step_membership(cx, Event::Start, out);
+                    self.begin_roster(cx, out);
                     self.tell_peers(out);
                 }
                 out.arm(Timer::Tick, TICK);
@@ -481,13 +490,10 @@ impl Machine for Node {
 
     fn check(&self) {
         self.replicas.values().for_each(|replica| replica.shard.check());
-        for (bucket, lane) in self.lanes.iter().enumerate() {
+        for (bucket, lane) in &self.lanes {
             lane.origin.check();
             lane.reads.check();
-            assert!(
-                lane.is_idle() || self.asked.contains(&Bucket(bucket as u16)),
-                "requests nobody knows of"
-            );
+            assert!(lane.is_idle() || self.asked.contains(bucket), "requests nobody knows of");
         }
         self.transactions.check();
     }

@@ -16,7 +16,7 @@ use bytes::Bytes;
 use core::time::Duration;
 use quorate_api::Bucket;
 use quorate_buckets::{Cut, Due, Placement, Why};
-use quorate_kernel::{Cx, Event, NodeId, wire};
+use quorate_kernel::{Cx, Event, NodeId, Time, wire};
 use quorate_membership::View;
 use quorate_replog::Member;
 use quorate_shard::{self as shard, Note};
@@ -197,10 +197,7 @@ impl Node {
     /// A note has changed here: perhaps the charter.
     pub(crate) fn on_noted(&mut self, cx: &mut Cx<'_>, bucket: Bucket, out: &mut Out) {
         if self.ring().is_some() {
-            if bucket == Bucket(0) {
-                self.on_chain_noted(cx, out);
-            }
-            return self.on_seat_noted(bucket, out);
+            return self.on_seat_noted(cx.now, bucket, out);
         }
         if self.roster.is_none() || bucket != Bucket(0) {
             return;
@@ -324,7 +321,7 @@ impl Node {
     /// Brings the log of a bucket that this node leads in line with the charter.
     pub(crate) fn follow_charter(&mut self, cx: &mut Cx<'_>, bucket: Bucket, out: &mut Out) {
         let under_way = self.changes.values().any(|asker| *asker == Asker::Follower(bucket));
-        let (overtaken, is_ring) = (self.is_overtaken(bucket), self.ring().is_some());
+        let (overtaken, is_ring) = (self.is_overtaken(cx.now, bucket), self.ring().is_some());
         let Some(replica) = self.replicas.get_mut(&bucket) else { return };
         if let Some(following) = replica.following.take_if(|_| under_way && overtaken) {
             let input = shard::Input::GiveUp { ticket: following.ticket, late: false };
@@ -342,7 +339,7 @@ impl Node {
         }
         let mark = replica.shard.note(MARK).map_or(0, |note| note.number);
         let ids = member_ids(replica.log());
-        let Some(due) = self.members_wanted(bucket, &ids, mark) else { return };
+        let Some(due) = self.members_wanted(cx.now, bucket, &ids, mark) else { return };
         let (Some(roster), Some(replica)) = (&self.roster, self.replicas.get_mut(&bucket)) else { return };
         if cx.now.since(replica.followed_at) < AGAIN && replica.followed == (due.number, mark) {
             return;
@@ -368,20 +365,20 @@ impl Node {
     }
 
     /// Whether the member change of a bucket that is under way is of no use any more.
-    fn is_overtaken(&self, bucket: Bucket) -> bool {
+    fn is_overtaken(&self, now: Time, bucket: Bucket) -> bool {
         let Some(replica) = self.replicas.get(&bucket) else { return false };
         let Some(following) = &replica.following else { return false };
         match (self.ring(), self.placement()) {
-            (Some(_), _) => self.is_in_the_way(bucket, following),
+            (Some(_), _) => self.is_in_the_way(now, bucket, following),
             (None, Some(placement)) => following.number < placement.since(bucket),
             (None, None) => false,
         }
     }
 
     /// What must become of the members of a bucket's log, which are these.
-    fn members_wanted(&self, bucket: Bucket, ids: &[NodeId], mark: u64) -> Option<Due> {
+    fn members_wanted(&self, now: Time, bucket: Bucket, ids: &[NodeId], mark: u64) -> Option<Due> {
         if let Some(ring) = self.ring() {
-            return self.possible(ring.members_due(bucket, ids, mark)?, ids, mark);
+            return self.possible(now, ring.members_due(bucket, ids, mark)?, ids, mark);
         }
         let placement = self.placement()?;
         let due = placement.members_due(bucket, ids, mark);

@@ -41,7 +41,7 @@ pub(crate) struct Sights {
     /// For whoever speaks for a group: how long agreements take that its members lead.
     agreements: BTreeMap<NodeId, Duration>,
     lifetimes: Lifetimes,
-    /// Members of the view, and since when.
+    /// Members of groups, and since when.
     born: BTreeMap<NodeId, Time>,
     looked_at: Time,
     /// What the policies follow, as was heard last; and by home, for whoever speaks for its group.
@@ -108,6 +108,11 @@ impl Sights {
         members.iter().map(way).collect()
     }
 
+    /// Nothing is known any more of the group that had these members: it is not that they died.
+    pub(crate) fn forget(&mut self, members: &[NodeId]) {
+        self.born.retain(|id, _| !members.contains(id));
+    }
+
     /// Watches who lives and who is gone.
     fn watch(&mut self, now: Time, there: &BTreeSet<NodeId>) {
         let since = now.since(self.looked_at);
@@ -121,6 +126,7 @@ impl Sights {
         }
         self.ways.retain(|id, _| there.contains(id));
         self.agreements.retain(|id, _| there.contains(id));
+        self.looked_at = now;
     }
 
     /// The chance that a member of an age dies within so long.
@@ -186,7 +192,23 @@ impl Node {
     /// Measures the ways to the members of groups.
     pub(crate) fn measure_ways<'a>(&self, now: Time, groups: impl Iterator<Item = &'a Group>, out: &mut Out) {
         let all: BTreeSet<NodeId> = groups.flat_map(|group| group.members.iter().copied()).collect();
-        for id in all.into_iter().filter(|id| self.connected.contains(id)) {
+        self.ask_how_far(now, all.into_iter(), out);
+    }
+
+    /// The members of this node's groups, and of logs that it has: they watch each other.
+    fn watched(&self) -> BTreeSet<NodeId> {
+        let me = self.config.me.id;
+        let groups = self.ring().map(|ring| ring.groups_with(me)).unwrap_or_default();
+        let mut watched: BTreeSet<NodeId> =
+            groups.iter().flat_map(|group| group.members.iter().copied()).collect();
+        let logs = self.replicas.values().filter(|replica| replica.log().is_member());
+        watched.extend(logs.flat_map(|replica| replica.log().epoch().members.iter().map(|member| member.id)));
+        watched.remove(&me);
+        watched
+    }
+
+    fn ask_how_far(&self, now: Time, nodes: impl Iterator<Item = NodeId>, out: &mut Out) {
+        for id in nodes.filter(|id| self.connected.contains(id)) {
             // A question; nothing about this node's disk is told.
             out.send_early(
                 id,
@@ -198,18 +220,20 @@ impl Node {
     /// Looks at how far the members of this node's group are and how long nodes live, and tells whoever speaks for the group.
     pub(crate) fn look_around(&mut self, cx: &Cx<'_>, out: &mut Out) {
         let (me, now) = (self.config.me.id, cx.now);
-        let Some(view) = self.roster.as_ref().and_then(|roster| roster.view()) else { return };
-        let there: BTreeSet<NodeId> = view.members.iter().map(|member| member.id).collect();
-        let Some(ring) = self.ring_mut() else { return };
-        if now.since(ring.sights.looked_at) < LOOK_EVERY {
+        let Some(ring) = self.ring().filter(|ring| now.since(ring.sights.looked_at) >= LOOK_EVERY) else {
             return;
-        }
+        };
+        let there =
+            ring.members().into_iter().filter(|id| *id == me || self.connected.contains(id)).collect();
+        let watched = self.watched();
+        self.ask_how_far(now, watched.iter().copied(), out);
+        let Some(ring) = self.ring_mut() else { return };
         ring.sights.watch(now, &there);
-        ring.sights.looked_at = now;
+        ring.people.watch_only(&watched);
+        watched.iter().for_each(|id| ring.people.watch(*id, now));
         let Some(group) = ring.group_with(me) else { return };
         let (home, others) = (ring.home(group), group.members.iter().copied().filter(|id| *id != me));
         let agreement = ring.sights.agreement(others);
-        self.measure_ways(now, self.ring().and_then(|ring| ring.group_with(me)).into_iter(), out);
         let (Some(agreement), Some(speaker)) = (agreement, self.believed_leader(home)) else { return };
         let micros = u32::try_from(agreement.as_micros()).unwrap_or(u32::MAX);
         if speaker == me {
@@ -226,6 +250,7 @@ impl Node {
             return out.send_early(from, Message::Group(Box::new(back)).about(Bucket(0)));
         }
         if let Some(ring) = self.ring_mut() {
+            ring.people.heard(from, now);
             ring.sights.measured(from, now.since(at));
         }
     }
@@ -309,7 +334,6 @@ mod tests {
             // One of three dies every ten seconds, and another comes.
             let there = [now / 10 * 3, now / 10 * 3 + 1, now / 10 * 3 + 2].map(NodeId).into();
             sights.watch(second(now), &there);
-            sights.looked_at = second(now);
         }
         let after = sights.chance_of_death(second(100), NodeId(30), Duration::from_secs(5));
         assert!(before < 1e-3 && after > 1e-3, "{before} {after}");

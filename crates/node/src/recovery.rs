@@ -30,6 +30,8 @@ use crate::replica::Replica;
 
 /// How long it may take: each member of the view waits until nobody can believe in a lease any more, and syncs.
 const DEADLINE: Duration = Duration::from_secs(20);
+/// How often it is looked which buckets of a ring have lost their majority.
+const LOOK_EVERY: Duration = Duration::from_millis(250);
 /// Who has not answered for so long is asked again.
 const AGAIN: Duration = Duration::from_millis(100);
 /// Epochs of one view: so many for each of its recoveries.
@@ -97,6 +99,8 @@ pub(crate) struct Recoveries {
     pub(crate) halted: BTreeSet<Bucket>,
     /// The numbers of these when that was looked at, and the buckets that had nobody to lead them here.
     looked_at: (u64, u64, u64, Vec<Bucket>),
+    /// When that was looked at in a ring.
+    looked_around_at: Time,
 }
 
 impl Effort {
@@ -143,7 +147,7 @@ impl Node {
     /// Looks which buckets have lost their majority, if that may have changed.
     fn look_at_lost(&mut self, now: Time) {
         if self.ring().is_some() {
-            return self.look_at_lost_by_group();
+            return self.look_at_lost_by_group(now);
         }
         let Some(roster) = &mut self.roster else { return };
         let (Some(charter), Some(view)) = (&roster.charter, roster.view()) else {
@@ -175,22 +179,40 @@ impl Node {
     }
 
     /// The same where groups hold the buckets: of each those count that its log has, or its group, as far as this node knows.
-    fn look_at_lost_by_group(&mut self) {
+    fn look_at_lost_by_group(&mut self, now: Time) {
         let Some(roster) = &self.roster else { return };
-        let (Some(ring), Some(view)) = (&roster.ring, roster.view()) else { return };
+        let Some(ring) = &roster.ring else { return };
+        if now.since(roster.recoveries.looked_around_at) < LOOK_EVERY {
+            return;
+        }
         let mut lost = BTreeMap::new();
-        for bucket in self.every_bucket() {
+        for bucket in ring.buckets_known() {
             let log = self.replicas.get(&bucket).map(Replica::log).filter(|log| log.holds());
             let of_group = || ring.group_of(bucket).map(|group| group.members.clone());
             let Some(members) = log.map(member_ids).or_else(of_group) else { continue };
-            let (survivors, gone): (Vec<_>, Vec<_>) = members.into_iter().partition(|id| view.has(*id));
+            let (survivors, gone): (Vec<_>, Vec<_>) =
+                members.into_iter().partition(|id| self.is_there(*id, now));
             if survivors.len() <= gone.len() && !gone.is_empty() {
                 lost.insert(bucket, Lost { bucket, survivors, gone });
             }
         }
         if let Some(roster) = &mut self.roster {
-            roster.recoveries.lost = lost;
+            (roster.recoveries.lost, roster.recoveries.looked_around_at) = (lost, now);
         }
+    }
+
+    /// Those who have to answer before a bucket goes on without its majority, and the number of the view that they are in. In a ring nobody agrees
+    /// who is there: they are those who are there as this node sees it, if that is most of those whom it knows.
+    fn electorate(&self, now: Time) -> Option<(u64, Vec<NodeId>)> {
+        let roster = self.roster.as_ref()?;
+        if roster.ring.is_none() {
+            let view = roster.view()?;
+            return Some((view.id.seq, view.members.iter().map(|member| member.id).collect()));
+        }
+        let all = self.company();
+        let there: Vec<NodeId> =
+            all.iter().map(|member| member.id).filter(|id| self.is_there(*id, now)).collect();
+        (there.len() * 2 > all.len()).then(|| (self.view_number(), there))
     }
 
     /// An operator wants a bucket to go on with what is left.
@@ -200,13 +222,15 @@ impl Node {
             .get(&bucket)
             .is_some_and(|replica| replica.log().is_given_up() && replica.log().believed_leader().is_none());
         let is_lost = self.halt(bucket).is_some() || is_given_up;
+        let view = self.electorate(cx.now).map(|(view, _)| view);
         let Some(roster) = &mut self.roster else {
             let why =
                 "all nodes of this cluster hold everything: no bucket of it is recovered without a majority";
             return Node::admin_refused(ticket, why, out);
         };
-        let Some(view) = roster.view().map(|view| view.id.seq) else {
-            let why = "this node is no member of the cluster just now: ask another";
+        let Some(view) = view else {
+            let why =
+                "this node is no member of the cluster just now, or does not reach most of it: ask another";
             return Node::admin_refused(ticket, why, out);
         };
         if !is_lost {
@@ -239,10 +263,9 @@ impl Node {
     }
 
     fn pursue(&mut self, cx: &mut Cx<'_>, bucket: Bucket, out: &mut Out) {
-        let led = self.led_epoch(bucket);
+        let (led, members, is_ring) =
+            (self.led_epoch(bucket), self.electorate(cx.now), self.ring().is_some());
         let Some(roster) = &mut self.roster else { return };
-        let members: Option<(u64, Vec<NodeId>)> =
-            roster.view().map(|view| (view.id.seq, view.members.iter().map(|member| member.id).collect()));
         let Some(effort) = roster.recoveries.efforts.get_mut(&bucket) else { return };
         if effort.epoch <= led {
             cx.marks.hit("node.recovery.done");
@@ -261,7 +284,7 @@ impl Node {
             return self.end_recovery(bucket, AdminOutcome::Unknown(why), out);
         }
         let Some((view, members)) = members else { return };
-        if view != effort.view && effort.renew(view, effort.epoch).is_none() {
+        if !is_ring && view != effort.view && effort.renew(view, effort.epoch).is_none() {
             return;
         }
         if cx.now.since(effort.asked_at) < AGAIN {
@@ -346,7 +369,7 @@ impl Node {
         out: &mut Out,
     ) {
         let here = self.roster.as_ref().and_then(|roster| roster.view()).map(|view| view.id.seq);
-        if here != Some(view) {
+        if here != Some(view) && self.ring().is_none() {
             return cx.marks.hit("node.recovery.other_view");
         }
         // Without a copy it has nothing, and is not to get one from those who are given up.
@@ -396,7 +419,11 @@ impl Node {
         match standing {
             Some(standing) => drop(effort.standings.insert(from, standing)),
             // Somebody else, or this node in an earlier life, asked before.
-            None if fence >= epoch => drop(effort.renew(effort.view, fence)),
+            None if fence >= epoch => {
+                // In a ring no view is agreed, and a number is just one.
+                let later = if roster.ring.is_some() { fence / VIEW_EPOCHS } else { 0 };
+                let _ = effort.renew(effort.view.max(later), fence);
+            }
             None => {}
         }
     }

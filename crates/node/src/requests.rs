@@ -78,7 +78,7 @@ impl Node {
                 self.dispatch(cx, bucket, out);
                 continue;
             }
-            if self.lanes.iter().any(|lane| lane.connections.is_busy(connection)) {
+            if self.lanes.values().any(|lane| lane.connections.is_busy(connection)) {
                 gate.waiting.push_front(taken);
                 break;
             }
@@ -119,13 +119,14 @@ impl Node {
         }
         let is_full = |lane: &Lane| cx.now < lane.leader_full_until;
         let leader_full = match bucket {
-            Some(bucket) => is_full(&self.lanes[usize::from(bucket.0)]),
-            None => self.lanes.iter().any(is_full),
+            Some(bucket) => self.lanes.get(&bucket).is_some_and(is_full),
+            None => self.lanes.values().any(is_full),
         };
         if !reads && (self.disk_full || leader_full) {
             return Err(Refusal::NoSpace);
         }
-        let held = self.asked.iter().map(|bucket| self.lanes[usize::from(bucket.0)].origin.bytes());
+        let held =
+            self.asked.iter().filter_map(|bucket| self.lanes.get(bucket)).map(|lane| lane.origin.bytes());
         let held = held.sum::<usize>() + self.transactions.bytes();
         let too_long = held > 0 && held + size_of_request(request) > limits.bytes_max;
         if self.pending() >= limits.requests_max || too_long {
@@ -201,7 +202,7 @@ impl Node {
 
     pub(crate) fn connection_closed(&mut self, cx: &mut Cx<'_>, connection: ConnectionId, out: &mut Out) {
         self.gates.closed(connection);
-        for bucket in self.every_bucket() {
+        for bucket in self.asked.clone() {
             let lane = self.lane(bucket);
             lane.connections.closed(connection);
             for _ in 0..lane.origin.forget_unsent(connection) {

@@ -1,10 +1,10 @@
 //! Who of the nodes is there, as they agree among themselves, and who leads the buckets that this node has no copy of.
 //!
 //! The agreement is `quorate-membership`'s; nothing rests on it but who should hold what (`placing.rs`), and whom this node
-//! is connected to. Who leads a bucket is told by those who do, and believed as far as it is newer.
+//! is connected to. Where groups hold the buckets there is none (`people.rs`). Who leads a bucket is told by those who do, and believed as far as it is newer.
 
 use alloc::boxed::Box;
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use bytes::Bytes;
 use core::time::Duration;
@@ -29,17 +29,16 @@ use crate::ring::Ring;
 const JOIN_EVERY: Duration = Duration::from_millis(500);
 /// How often leaders say that they lead: messages get lost.
 const LEADS_EVERY: Duration = Duration::from_millis(500);
-/// So many members, or more if that took more turns than the next says: whatever all tell all grows with the square of their number.
-const REMINDED_AT_ONCE: usize = 32;
-/// Everybody is told more often than [`LEADERLESS`](crate::placing::LEADERLESS).
-const TURNS_MAX: usize = 3;
+/// Buckets of which it is known who leads them; beyond that those are forgotten that are not asked about.
+const HINTS_MAX: usize = 4_096;
 /// Nodes that a node knows of before it is a member.
 const ACQUAINTANCES_MAX: usize = 4_096;
 
 /// What a node knows of the others.
 #[derive(Debug)]
 pub(crate) struct Roster {
-    pub(crate) membership: Membership,
+    /// None in topology `ring`.
+    pub(crate) membership: Option<Membership>,
     /// The oldest record on this node's disk that the membership needs.
     pub(crate) needs: Option<Position>,
     /// The newest charter known here.
@@ -52,8 +51,6 @@ pub(crate) struct Roster {
     pub(crate) stood_at: Time,
     /// For the leader of bucket 0: operators' wishes, until they have come true.
     pub(crate) wishes: Vec<Wish>,
-    /// For the leader of bucket 0: since when it has been connected to no more than half of the view.
-    pub(crate) minority_since: Option<Time>,
     /// When a member left last.
     pub(crate) left_at: Option<Time>,
     /// When the charter was proposed last, and on which.
@@ -61,18 +58,22 @@ pub(crate) struct Roster {
     /// For the leader of bucket 0: the charter's note, the view, and whether repairs wait, at which nothing was due.
     pub(crate) at_rest: Option<(u64, u64, bool)>,
     pub(crate) asked_at: Time,
-    /// By bucket: who said last that it leads.
-    hints: Vec<Option<(Ballot, NodeId)>>,
-    /// By bucket: when its leader last said so.
-    hinted_at: Vec<Time>,
+    /// By bucket: who said last that it leads, and when.
+    hints: BTreeMap<Bucket, Hint>,
     pub(crate) recoveries: Recoveries,
     /// In topology `ring`: what is known of groups, in the place of a charter.
     pub(crate) ring: Option<Ring>,
     told_at: Time,
-    /// Counts how often some members were told who leads.
-    turn: usize,
     joined_at: Time,
     acquaintances: Vec<Member>,
+}
+
+/// Who leads a bucket, as was said last.
+#[derive(Debug, Clone, Copy)]
+struct Hint {
+    ballot: Ballot,
+    leader: NodeId,
+    at: Time,
 }
 
 /// What the nodes tell each other of a member.
@@ -104,8 +105,9 @@ impl Roster {
         let founder = |member: &Member| (member.id, meta_of(&member.endpoints, &alike));
         let founders: Vec<_> = config.bootstrap.iter().map(founder).collect();
         let meta = meta_of(&config.me.endpoints, placing);
-        let membership = Membership::new(config.me.id, placing.membership.clone(), meta, founders);
         let ring = Ring::new(config);
+        let agreed = placing.membership.clone();
+        let membership = ring.is_none().then(|| Membership::new(config.me.id, agreed, meta, founders));
         Some(Box::new(Roster {
             membership,
             needs: None,
@@ -115,23 +117,20 @@ impl Roster {
             stands: BTreeMap::new(),
             stood_at: Time::default(),
             wishes: Vec::new(),
-            minority_since: None,
             left_at: None,
             proposed: (Time::default(), 0),
             at_rest: None,
             asked_at: Time::default(),
-            hints: alloc::vec![None; usize::from(config.buckets.get())],
-            hinted_at: alloc::vec![Time::default(); usize::from(config.buckets.get())],
+            hints: BTreeMap::new(),
             recoveries: Recoveries::default(),
             told_at: Time::default(),
-            turn: 0,
             joined_at: Time::default(),
             acquaintances: Vec::new(),
         }))
     }
 
     pub(crate) fn view(&self) -> Option<&View> {
-        self.membership.view()
+        self.membership.as_ref()?.view()
     }
 
     /// The members of the view.
@@ -141,22 +140,28 @@ impl Roster {
 
     /// A member of the view.
     pub(crate) fn member(&self, id: NodeId) -> Option<Member> {
+        if let Some(ring) = &self.ring {
+            return ring.people.get(id).map(|person| person.member.clone());
+        }
         self.view()?.members.iter().find(|member| member.id == id).map(member_of)
     }
 
     /// How much a member says it should hold.
     pub(crate) fn capacity_of(&self, id: NodeId) -> u32 {
+        if let Some(ring) = &self.ring {
+            return u32::from(ring.people.get(id).is_some());
+        }
         let member = self.view().and_then(|view| view.members.iter().find(|member| member.id == id));
         member.map_or(0, |member| member.meta.capacity)
     }
 
     pub(crate) fn hint(&self, bucket: Bucket) -> Option<(Ballot, NodeId)> {
-        self.hints.get(usize::from(bucket.0)).copied().flatten()
+        self.hints.get(&bucket).map(|hint| (hint.ballot, hint.leader))
     }
 
     /// When the leader of a bucket last said that it leads.
     pub(crate) fn hinted_at(&self, bucket: Bucket) -> Time {
-        self.hinted_at.get(usize::from(bucket.0)).copied().unwrap_or_default()
+        self.hints.get(&bucket).map_or(Time::default(), |hint| hint.at)
     }
 
     /// Everybody this node wants to be connected to because of the agreement: whoever was removed comes back through those
@@ -169,13 +174,43 @@ impl Roster {
         peers
     }
 
+    /// The newest view that is known, though this node may not be in it.
+    pub(crate) fn last_view(&self) -> Option<&View> {
+        self.membership.as_ref()?.last_view()
+    }
+
+    /// Buckets of which it is known who leads them.
+    pub(crate) fn hinted(&self) -> impl Iterator<Item = Bucket> + '_ {
+        self.hints.keys().copied()
+    }
+
     fn last_members(&self) -> Vec<Member> {
-        let last = self.membership.last_view();
+        let last = self.last_view();
         last.map(|view| view.members.iter().map(member_of).collect()).unwrap_or_default()
     }
 }
 
+impl Roster {
+    /// Forgets who leads buckets of groups that are not known, if there are too many.
+    fn forget_hints(&mut self) {
+        let Some(ring) = self.ring.as_ref().filter(|_| self.hints.len() > HINTS_MAX) else { return };
+        self.hints.retain(|bucket, _| ring.group_of(*bucket).is_some());
+    }
+}
+
 impl Node {
+    /// Buckets that this node has, or of which it knows who leads them.
+    pub(crate) fn known_buckets(&self) -> BTreeSet<Bucket> {
+        let hinted = self.roster.iter().flat_map(|roster| roster.hinted());
+        self.buckets().chain(hinted).collect()
+    }
+
+    /// By which ballot a bucket is led, and by whom, as far as this node knows.
+    pub(crate) fn leader_by_ballot(&self, bucket: Bucket) -> Option<(Ballot, NodeId)> {
+        let here = self.led([bucket].into_iter()).first().map(|(_, ballot)| (*ballot, self.config.me.id));
+        here.or_else(|| self.roster.as_ref()?.hint(bucket))
+    }
+
     /// Who leads a bucket, as far as this node knows.
     pub(crate) fn believed_leader(&self, bucket: Bucket) -> Option<NodeId> {
         let log = self.replicas.get(&bucket).map(Replica::log);
@@ -195,6 +230,29 @@ impl Node {
         self.roster.is_none() && self.log().is_retired()
     }
 
+    /// A life with others begins.
+    pub(crate) fn begin_roster(&mut self, cx: &mut Cx<'_>, out: &mut Out) {
+        match self.ring().is_some() {
+            true => self.begin_people(cx, out),
+            false => self.step_membership(cx, Event::Start, out),
+        }
+    }
+
+    /// A connection stands now: what its node is to be asked was not sent, or is lost.
+    pub(crate) fn reach(&mut self, cx: &mut Cx<'_>, peer: NodeId, out: &mut Out) {
+        if self.ring().is_none() {
+            return;
+        }
+        for bucket in self.asked.clone() {
+            if self.believed_leader(bucket) == Some(peer) {
+                let lane = self.lane(bucket);
+                lane.origin.resume();
+                lane.leader_changed(cx.now);
+                self.dispatch(cx, bucket, out);
+            }
+        }
+    }
+
     /// Steps the membership, and takes up what it says.
     pub(crate) fn step_membership(
         &mut self,
@@ -202,9 +260,10 @@ impl Node {
         event: Event<membership::Message, membership::Timer, membership::Input>,
         out: &mut Out,
     ) {
-        let Some(roster) = &mut self.roster else { return cx.marks.hit("node.message.no_roster") };
+        let membership = self.roster.as_mut().and_then(|roster| roster.membership.as_mut());
+        let Some(membership) = membership else { return cx.marks.hit("node.message.no_roster") };
         let (mut child, first) = (out.child(), out.next_position());
-        quorate_kernel::Machine::step(&mut roster.membership, cx, event, &mut child);
+        quorate_kernel::Machine::step(membership, cx, event, &mut child);
         let (mut told, mut discard) = (Vec::new(), None);
         out.lift(
             &mut child,
@@ -216,6 +275,7 @@ impl Node {
                 Told::Discard(position) => discard = Some(position),
             },
         );
+        let Some(roster) = &mut self.roster else { return };
         if out.next_position() > first {
             roster.needs.get_or_insert(first);
         }
@@ -261,7 +321,8 @@ impl Node {
     /// Becomes a member again and again, says what this node leads, and sees to the charter.
     pub(crate) fn look_after_roster(&mut self, cx: &mut Cx<'_>, out: &mut Out) {
         let Some(roster) = &mut self.roster else { return };
-        let is_outside = roster.view().is_none() && !roster.membership.is_joining() && !self.stopping;
+        let joins = roster.membership.as_ref().is_some_and(|membership| !membership.is_joining());
+        let is_outside = roster.view().is_none() && joins && !self.stopping;
         if is_outside && cx.now.since(roster.joined_at) >= JOIN_EVERY && !self.connected.is_empty() {
             roster.joined_at = cx.now;
             cx.marks.hit("node.join.asked");
@@ -273,10 +334,9 @@ impl Node {
         let Some(roster) = &mut self.roster else { return };
         if cx.now.since(roster.told_at) >= LEADS_EVERY {
             roster.told_at = cx.now;
-            roster.turn += 1;
-            let turn = roster.turn;
-            self.remind(turn, out);
-            self.every_bucket().for_each(|bucket| self.tell_strangers(bucket, out));
+            roster.forget_hints();
+            self.remind(out);
+            self.known_buckets().into_iter().for_each(|bucket| self.tell_strangers(bucket, out));
         }
         self.look_after_charter(cx, out);
         self.look_after_recoveries(cx, out);
@@ -286,31 +346,33 @@ impl Node {
     pub(crate) fn announce(&self, buckets: &[Bucket], out: &mut Out) {
         let leads = self.led(buckets.iter().copied());
         if !leads.is_empty() {
-            self.tell_leads(&leads, |_| true, out);
+            self.tell_leads(&leads, false, out);
         }
     }
 
-    /// Tells members once more which buckets this node leads: those whose turn it is.
-    fn remind(&self, turn: usize, out: &mut Out) {
-        let Some(roster) = &self.roster else { return };
-        let members = roster.membership.last_view().map_or(0, |view| view.members.len());
-        let turns = members.div_ceil(REMINDED_AT_ONCE).clamp(1, TURNS_MAX);
+    /// Tells others once more which buckets this node leads: in a ring those whose turn it is.
+    fn remind(&self, out: &mut Out) {
         let leads = self.led(self.replicas.keys().copied());
         if !leads.is_empty() {
-            self.tell_leads(&leads, |place| place % turns == turn % turns, out);
+            self.tell_leads(&leads, true, out);
         }
     }
 
-    fn tell_leads(&self, leads: &[(Bucket, Ballot)], is_told: impl Fn(usize) -> bool, out: &mut Out) {
+    fn tell_leads(&self, leads: &[(Bucket, Ballot)], is_reminder: bool, out: &mut Out) {
         let Some(roster) = &self.roster else { return };
         leads.iter().for_each(|(bucket, _)| self.tell_strangers(*bucket, out));
-        // Whoever was removed from the view may lead nevertheless.
-        let view = roster.membership.last_view();
-        let members = view.iter().flat_map(|view| view.members.iter()).enumerate();
-        for (_, member) in members.filter(|(place, member)| member.id != self.config.me.id && is_told(*place))
-        {
+        let told: BTreeSet<NodeId> = match roster.last_view() {
+            // Whoever was removed from the view may lead nevertheless.
+            Some(view) => view.members.iter().map(|member| member.id).collect(),
+            None => {
+                let logs = leads.iter().filter_map(|(bucket, _)| self.replicas.get(bucket));
+                let members = logs.flat_map(|replica| &replica.log().epoch().members);
+                self.audience(members.map(|member| member.id).collect(), is_reminder)
+            }
+        };
+        for id in told.into_iter().filter(|id| *id != self.config.me.id) {
             // A hint; harmless if forgotten.
-            out.send_early(member.id, Message::LeadsAll(leads.to_vec()));
+            out.send_early(id, Message::LeadsAll(leads.to_vec()));
         }
     }
 
@@ -344,18 +406,29 @@ impl Node {
         }
     }
 
-    fn on_leads_one(&mut self, cx: &mut Cx<'_>, bucket: Bucket, told: (Ballot, NodeId), out: &mut Out) {
+    pub(crate) fn on_leads_one(
+        &mut self,
+        cx: &mut Cx<'_>,
+        bucket: Bucket,
+        told: (Ballot, NodeId),
+        out: &mut Out,
+    ) {
         let (ballot, from) = told;
         let before = self.believed_leader(bucket);
         let Some(roster) = &mut self.roster else { return cx.marks.hit("node.message.no_roster") };
-        let Some(hint) = roster.hints.get_mut(usize::from(bucket.0)) else { return };
-        if hint.is_none_or(|(known, _)| known <= ballot) {
-            roster.hinted_at[usize::from(bucket.0)] = cx.now;
+        if bucket.0 >= self.config.buckets.get() {
+            return cx.marks.hit("node.message.no_such_bucket");
         }
-        if hint.is_some_and(|(known, _)| known >= ballot) {
+        let fresh = Hint { ballot, leader: from, at: cx.now };
+        let hint = roster.hints.entry(bucket).or_insert(Hint { at: Time::default(), ..fresh });
+        let is_known = hint.at > Time::default() && hint.ballot >= ballot;
+        if hint.ballot <= ballot {
+            hint.at = cx.now;
+        }
+        if is_known {
             return;
         }
-        *hint = Some((ballot, from));
+        *hint = fresh;
         self.on_era(cx, bucket, ballot.epoch, out);
         self.tell_strangers(bucket, out);
         if self.believed_leader(bucket) == Some(from) && before != Some(from) {
@@ -368,7 +441,7 @@ impl Node {
     /// Somebody who is no member has introduced itself: it is told who the members are.
     pub(crate) fn acquaint(&self, with: NodeId, out: &mut Out) {
         let Some(roster) = &self.roster else { return };
-        if roster.membership.last_view().is_some_and(|view| !view.has(with)) {
+        if roster.last_view().is_some_and(|view| !view.has(with)) {
             // Says only who and where others are.
             out.send_early(with, Message::Acquaint(roster.last_members()));
         }

@@ -16,7 +16,7 @@ impl Node {
     pub fn status(&self) -> Status {
         let log = self.log();
         let epoch = log.epoch();
-        let view = self.roster.as_ref().map(|roster| roster.view().map_or(0, |view| view.id.seq));
+        let view = self.roster.as_ref().map(|_| self.view_number());
         let role = match (log.leads(), log.is_member(), log.is_retired()) {
             _ if view == Some(0) => "joining",
             _ if view.is_some() && self.leads_any() => "leader",
@@ -54,7 +54,7 @@ impl Node {
 
     /// What this node waits for to agree with the others who of them is there; `None` if for nothing.
     pub fn agreement(&self) -> Option<Agreement> {
-        self.roster.as_ref()?.membership.agreement()
+        self.roster.as_ref()?.membership.as_ref()?.agreement()
     }
 
     /// Who leads and holds which slots, as far as this node knows.
@@ -65,16 +65,26 @@ impl Node {
         let reachable = members.iter().map(|member| member.id).filter(is_reachable).collect();
         let buckets = self.every_bucket().map(|bucket| self.bucket_status(bucket)).collect();
         let epoch = match &self.roster {
-            Some(roster) => roster.view().map_or(0, |view| view.id.seq),
+            Some(_) => self.view_number(),
             None => self.log().epoch().number,
         };
         Map { epoch, members, reachable, buckets }
     }
 
+    /// Number of what this node knows of who is there, of the view or of the groups; 0: it does not belong to the cluster yet.
+    pub(crate) fn view_number(&self) -> u64 {
+        let Some(roster) = &self.roster else { return 0 };
+        match &roster.ring {
+            Some(ring) => ring.groups().iter().map(|group| group.name.epoch).max().unwrap_or_default(),
+            None => roster.view().map_or(0, |view| view.id.seq),
+        }
+    }
+
     /// The members of the cluster.
     fn members(&self) -> Vec<Member> {
         match &self.roster {
-            Some(roster) => roster.members(),
+            Some(roster) if roster.ring.is_none() => roster.members(),
+            Some(_) => self.company(),
             None => self.log().epoch().members.iter().map(from_log_member).collect(),
         }
     }
@@ -126,11 +136,16 @@ impl Node {
     /// Whether this node would serve a strict request now.
     pub fn is_ready(&self) -> bool {
         let is_member = match &self.roster {
-            Some(roster) => roster.view().is_some(),
+            Some(_) => self.view_number() > 0,
             None => self.log().is_member(),
         };
         // What is halted may stay so for long; the others are served.
-        let mut served = self.every_bucket().filter(|bucket| self.halt(*bucket).is_none()).peekable();
+        let all: Vec<Bucket> = match self.ring() {
+            // Of large rings a node knows a part.
+            Some(ring) => ring.buckets_known().collect(),
+            None => self.every_bucket().collect(),
+        };
+        let mut served = all.into_iter().filter(|bucket| self.halt(*bucket).is_none()).peekable();
         let is_any = served.peek().is_some();
         is_member && !self.stopping && is_any && served.all(|bucket| self.is_led(bucket))
     }

@@ -9,14 +9,20 @@ use crate::interface::Output;
 use crate::machine::{Node, Out, TICK, Timer};
 use crate::message::Message;
 
+/// Lanes without requests that are kept, each with its session in its bucket's log.
+const LANES_MAX: usize = 1_024;
+
 impl Node {
     /// Looks after what waits.
     pub(crate) fn tick(&mut self, cx: &mut Cx<'_>, out: &mut Out) {
-        for bucket in self.every_bucket() {
+        for bucket in self.asked.clone() {
             self.look_after_lane(cx, bucket, out);
         }
-        let lanes = &self.lanes;
-        self.asked.retain(|bucket| !lanes[usize::from(bucket.0)].is_idle());
+        let lanes = &mut self.lanes;
+        self.asked.retain(|bucket| lanes.get(bucket).is_some_and(|lane| !lane.is_idle()));
+        if lanes.len() > LANES_MAX {
+            lanes.retain(|bucket, _| self.asked.contains(bucket));
+        }
         let late = self.transactions.overdue(self.config.limits.deadline, cx.now);
         self.end_transactions(cx, late, out);
         self.send_transactions(cx, out);

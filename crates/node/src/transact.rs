@@ -57,9 +57,10 @@ impl Node {
                 }
                 // It counts when logs have it; this node keeps nothing of it on disk.
                 Some(leader) => {
+                    self.want_if_missing(cx, bucket, leader, out);
                     out.send_early(leader, Message::Transact(Box::new(transaction)).about(bucket));
                 }
-                None => {}
+                None => self.seek(cx, bucket, out),
             }
         }
     }
@@ -183,8 +184,11 @@ impl Node {
         match self.believed_leader(bucket) {
             Some(leader) if leader == self.config.me.id => self.own.push_back((bucket, message)),
             // It speaks of what is chosen: a quorum's disks have it.
-            Some(leader) => out.send_early(leader, Message::Told(message).about(bucket)),
-            None => {}
+            Some(leader) => {
+                self.want_if_missing(cx, bucket, leader, out);
+                out.send_early(leader, Message::Told(message).about(bucket));
+            }
+            None => self.seek(cx, bucket, out),
         }
     }
 

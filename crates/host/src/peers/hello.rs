@@ -21,10 +21,11 @@ pub(crate) const FRAME_VERSION: u16 = 1;
 /// - 3: clusters whose nodes form groups. A greeting of such a cluster has its topology behind that.
 /// - 4: a leader tells of all its buckets in one message. Clusters as in version 1 have no such message.
 /// - 5: what goes to one node at a beat of several logs is one message. Clusters as in version 1 have one log.
-pub(crate) const VERSIONS: (u16, u16) = (1, 5);
+/// - 6: nodes of a ring introduce themselves to each other, and look for groups from node to node; none of them has a view of all.
+pub(crate) const VERSIONS: (u16, u16) = (1, 6);
 
 /// Clusters of several buckets, of copies or of groups need this version.
-const VERSION_OF_SHAPES: u16 = 5;
+const VERSION_OF_SHAPES: u16 = 6;
 
 /// Kind of a frame that holds a [`Hello`].
 pub(crate) const KIND_HELLO: u16 = 1;

@@ -1,0 +1,297 @@
+//! Whom a node of a ring knows, where they stand, and who of them is there.
+//!
+//! There is no list of all nodes. A node knows the members of the groups that it knows, and whoever is connected to it; it is connected to all
+//! of them while they are few, and else to those that it needs: its own group and the groups beside it, leaders that it has questions for,
+//! some of each slot of its routing table (`routing.rs`), and others by chance. The members of a group watch each other: whoever answers
+//! nothing for a while is not there (Scatter 3.2).
+
+use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::vec::Vec;
+use bytes::Bytes;
+use core::time::Duration;
+use quorate_groups::join::Place;
+use quorate_kernel::{Cx, NodeId, Time};
+use serde::{Deserialize, Serialize};
+
+use crate::config::NodeConfig;
+use crate::interface::Member;
+use crate::machine::{Node, Out};
+use crate::message::Message;
+use crate::ring::{Ring, Word};
+
+/// So many connections, about, whatever the size of the cluster.
+const CONNECTIONS_MAX: usize = 128;
+/// Nodes that are known; more are not remembered.
+const KNOWN_MAX: usize = 4_096;
+/// People in one message.
+const TOLD_MAX: usize = 64;
+/// Whoever was watched and has answered nothing for so long is not there.
+const SILENT: Duration = Duration::from_secs(3);
+/// How often nodes introduce themselves to those whom they are connected to.
+const HERE_EVERY: Duration = Duration::from_secs(10);
+/// Whoever has not introduced itself for so long, or was of no use, is no reason for a connection any more.
+const WANTED_FOR: Duration = Duration::from_secs(25);
+
+/// A node, as others know it.
+#[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Person {
+    /// Who it is, and how to reach it.
+    pub member: Member,
+    /// What it shares large failures with: a site.
+    pub zone: Bytes,
+    /// What it shares small failures with, within its zone.
+    pub rack: Bytes,
+    /// When it started, by its clock, in milliseconds since 1970: of two words of the same node the later counts.
+    pub since_ms: u64,
+}
+
+impl Person {
+    /// What is known of somebody whose address alone is known.
+    fn stranger(member: Member) -> Person {
+        Person { member, zone: Bytes::new(), rack: Bytes::new(), since_ms: 0 }
+    }
+
+    /// Nodes are on one machine if their addresses differ in their ports alone.
+    fn place(&self) -> Place<Bytes> {
+        let peer = self.member.endpoints.peer.as_bytes();
+        let end = peer.iter().rposition(|byte| *byte == b':').unwrap_or(peer.len());
+        let (zone, rack) = (self.zone.clone(), self.rack.clone());
+        Place { zone, rack, host: Bytes::copy_from_slice(&peer[..end]) }
+    }
+}
+
+/// Whom a node knows.
+#[derive(Debug, Default)]
+pub(crate) struct People {
+    known: BTreeMap<NodeId, Person>,
+    /// Those whom this node has reason to be connected to for now: they introduced themselves, or it has questions for them.
+    wanted: BTreeMap<NodeId, Time>,
+    /// Those who are watched: when they answered last, or were asked first.
+    heard: BTreeMap<NodeId, Time>,
+    since_ms: u64,
+    here_at: Time,
+}
+
+impl People {
+    /// The founders know each other from their settings.
+    pub(crate) fn founded(config: &NodeConfig) -> People {
+        let founder = |member: &Member| (member.id, Person::stranger(member.clone()));
+        People { known: config.bootstrap.iter().map(founder).collect(), ..People::default() }
+    }
+
+    pub(crate) fn get(&self, id: NodeId) -> Option<&Person> {
+        self.known.get(&id)
+    }
+
+    /// Takes over what is said of somebody; whether it is news.
+    fn learn(&mut self, person: Person) -> bool {
+        let id = person.member.id;
+        let is_news = match self.known.get(&id) {
+            Some(known) => known.since_ms < person.since_ms,
+            None => self.known.len() < KNOWN_MAX,
+        };
+        if is_news {
+            self.known.insert(id, person);
+        }
+        is_news
+    }
+
+    /// Somebody is asked whether it is there.
+    pub(crate) fn watch(&mut self, id: NodeId, now: Time) {
+        self.heard.entry(id).or_insert(now);
+    }
+
+    /// Somebody who is watched has answered.
+    pub(crate) fn heard(&mut self, id: NodeId, now: Time) {
+        if let Some(at) = self.heard.get_mut(&id) {
+            *at = now;
+        }
+    }
+
+    /// Nobody but these is watched any more.
+    pub(crate) fn watch_only(&mut self, ids: &BTreeSet<NodeId>) {
+        self.heard.retain(|id, _| ids.contains(id));
+    }
+
+    fn is_silent(&self, id: NodeId, now: Time) -> bool {
+        self.heard.get(&id).is_some_and(|at| now.since(*at) >= SILENT)
+    }
+
+    /// A connection to somebody will be of use.
+    pub(crate) fn want(&mut self, id: NodeId, now: Time) {
+        self.wanted.insert(id, now);
+    }
+}
+
+impl Node {
+    /// What this node says of itself.
+    pub(crate) fn myself(&self) -> Person {
+        let placing = &self.config.placing;
+        Person {
+            member: self.config.me.clone(),
+            zone: placing.zone.clone(),
+            rack: placing.rack.clone(),
+            since_ms: self.ring().map_or(0, |ring| ring.people.since_ms),
+        }
+    }
+
+    /// A life begins.
+    pub(crate) fn begin_people(&mut self, cx: &Cx<'_>, out: &mut Out) {
+        let since = cx.wall.unix_ms.max(1);
+        if let Some(ring) = self.ring_mut() {
+            ring.people.since_ms = since;
+        }
+        self.connected.iter().for_each(|peer| self.introduce_to(*peer, out));
+    }
+
+    /// Says who this node is, and to whom no known group has tells what it needs to find one.
+    pub(crate) fn introduce_to(&self, to: NodeId, out: &mut Out) {
+        let Some(ring) = self.ring() else { return };
+        // Says only who and where this node is, and others are; what groups are is chosen.
+        let mut say = |word| out.send_early(to, Message::Group(alloc::boxed::Box::new(word)));
+        say(Word::Here(self.myself().into()));
+        if ring.group_with(to).is_none() {
+            let others = ring.people.known.values().filter(|person| person.member.id != to);
+            say(Word::People(others.take(TOLD_MAX).cloned().collect()));
+            self.tell_some_seats(to, out);
+        }
+    }
+
+    /// Somebody introduces itself.
+    pub(crate) fn on_here(&mut self, now: Time, from: NodeId, person: Person, out: &mut Out) {
+        if person.member.id != from {
+            return;
+        }
+        let Some(ring) = self.ring_mut() else { return };
+        if ring.people.learn(person) || ring.people.wanted.insert(from, now).is_none() {
+            ring.people.wanted.insert(from, now);
+            self.tell_peers(out);
+        }
+    }
+
+    pub(crate) fn on_people(&mut self, people: Vec<Person>, out: &mut Out) {
+        let me = self.config.me.id;
+        let Some(ring) = self.ring_mut() else { return };
+        let mut is_news = false;
+        for person in people.into_iter().take(TOLD_MAX).filter(|person| person.member.id != me) {
+            is_news |= ring.people.learn(person);
+        }
+        if is_news {
+            self.tell_peers(out);
+        }
+    }
+
+    /// Asks whoever spoke of these where they are, if that is not known.
+    pub(crate) fn ask_who(&self, from: NodeId, members: impl Iterator<Item = NodeId>, out: &mut Out) {
+        let Some(ring) = self.ring() else { return };
+        let is_unknown = |id: &NodeId| *id != self.config.me.id && ring.people.get(*id).is_none();
+        let unknown: BTreeSet<NodeId> = members.filter(is_unknown).collect();
+        if !unknown.is_empty() {
+            let word = Word::Who(unknown.into_iter().take(TOLD_MAX).collect());
+            // A question; nothing about this node's disk is told.
+            out.send_early(from, Message::Group(alloc::boxed::Box::new(word)));
+        }
+    }
+
+    pub(crate) fn on_who(&self, from: NodeId, ids: &[NodeId], out: &mut Out) {
+        let people: Vec<Person> = ids.iter().take(TOLD_MAX).filter_map(|id| self.person(*id)).collect();
+        if !people.is_empty() {
+            // Says only who and where others are.
+            out.send_early(from, Message::Group(alloc::boxed::Box::new(Word::People(people))));
+        }
+    }
+
+    /// Somebody who is known, or this node.
+    pub(crate) fn person(&self, id: NodeId) -> Option<Person> {
+        if id == self.config.me.id {
+            return Some(self.myself());
+        }
+        self.ring()?.people.get(id).cloned()
+    }
+
+    /// Whether a node is there, as far as this one sees: a connection to it stands, and if it is watched it answers.
+    pub(crate) fn is_there(&self, id: NodeId, now: Time) -> bool {
+        let is_silent = || self.ring().is_some_and(|ring| ring.people.is_silent(id, now));
+        id == self.config.me.id || (self.connected.contains(&id) && !is_silent())
+    }
+
+    /// Where a node stands.
+    pub(crate) fn place_of(&self, id: NodeId) -> Place<Bytes> {
+        self.person(id).map(|person| person.place()).unwrap_or_default()
+    }
+
+    /// Those who belong to the cluster, as far as this node knows: members of groups, and whoever is connected.
+    pub(crate) fn company(&self) -> Vec<Member> {
+        let Some(ring) = self.ring() else { return Vec::new() };
+        let grouped = ring.members();
+        let is_one = |id: &NodeId| grouped.contains(id) || self.connected.contains(id);
+        let mut all: Vec<Member> = ring.people.known.values().map(|person| person.member.clone()).collect();
+        all.retain(|member| is_one(&member.id) && member.id != self.config.me.id);
+        all.push(self.config.me.clone());
+        all.sort_by_key(|member| member.id);
+        all
+    }
+
+    /// Whom this node wants to be connected to, beside those with whom it shares logs.
+    pub(crate) fn acquaintances(&self) -> Vec<Member> {
+        let Some(ring) = self.ring() else { return Vec::new() };
+        let people = &ring.people;
+        let mut ids: BTreeSet<NodeId> = people.wanted.keys().copied().collect();
+        ids.extend(self.neighbourhood());
+        ids.extend(ring.contacts(self.config.me.id, |id| self.connected.contains(&id)));
+        // Others by chance that lasts: who is near to this node in a disorder of its own.
+        let mut others: Vec<NodeId> = people.known.keys().copied().filter(|id| !ids.contains(id)).collect();
+        let room = CONNECTIONS_MAX.saturating_sub(ids.len());
+        if others.len() > room {
+            others.sort_by_cached_key(|id| (id.0 ^ self.config.me.id.0).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+            others.truncate(room);
+        }
+        ids.extend(others);
+        ids.into_iter().filter_map(|id| people.get(id)).map(|person| person.member.clone()).collect()
+    }
+
+    /// The members of this node's group and of those beside it.
+    pub(crate) fn neighbourhood(&self) -> BTreeSet<NodeId> {
+        let Some(ring) = self.ring() else { return BTreeSet::new() };
+        let own = ring.groups_with(self.config.me.id);
+        let homes = own.iter().filter_map(|group| ring.seats.get(&ring.home(group)));
+        let all = homes.flat_map(|seat| seat.groups());
+        all.chain(own.iter().copied()).flat_map(|group| group.members.iter().copied()).collect()
+    }
+
+    /// Forgets whom nobody speaks of any more, and introduces this node again now and then.
+    pub(crate) fn look_after_people(&mut self, now: Time, out: &mut Out) {
+        let Some(ring) = self.ring_mut() else { return };
+        ring.people.wanted.retain(|_, at| now.since(*at) < WANTED_FOR);
+        let introduces = now.since(ring.people.here_at) >= HERE_EVERY;
+        if introduces {
+            ring.people.here_at = now;
+        }
+        let mut used = ring.members();
+        let logs = self.replicas.values().flat_map(|replica| replica.log().peers());
+        used.extend(logs.map(|peer| peer.id));
+        let Some(roster) = &mut self.roster else { return };
+        let Some(ring) = &mut roster.ring else { return };
+        let (wanted, connected) = (&ring.people.wanted, &self.connected);
+        let is_used = |id: &NodeId| used.contains(id) || connected.contains(id) || wanted.contains_key(id);
+        // While nothing is known of groups, whoever was once named may help.
+        if !used.is_empty() {
+            ring.people.known.retain(|id, _| is_used(id));
+        }
+        if introduces {
+            let me: alloc::boxed::Box<Person> = self.myself().into();
+            for peer in &self.connected {
+                // Says only who and where this node is.
+                out.send_early(*peer, Message::Group(alloc::boxed::Box::new(Word::Here(me.clone()))));
+            }
+        }
+        self.tell_peers(out);
+    }
+}
+
+impl Ring {
+    /// The members of all groups that are known.
+    pub(crate) fn members(&self) -> BTreeSet<NodeId> {
+        self.groups().into_iter().flat_map(|group| group.members.iter().copied()).collect()
+    }
+}
