@@ -270,16 +270,25 @@ impl Node {
         }
     }
 
-    /// Says whom this node wants to be connected to, if that has changed.
+    /// It may have changed whom this node wants to be connected to. In a ring somebody comes or goes all the time: it is looked at soon.
     pub(crate) fn tell_peers(&mut self, out: &mut Out) {
-        let known = match self.ring() {
-            Some(_) => Some(self.acquaintances()),
-            None => self.roster.as_ref().map(|roster| roster.peers()),
-        };
+        match self.ring_mut() {
+            Some(ring) => ring.people.is_news = true,
+            None => self.tell_peers_now(out),
+        }
+    }
+
+    /// Says whom this node wants to be connected to, if that has changed.
+    pub(crate) fn tell_peers_now(&mut self, out: &mut Out) {
+        if self.ring().is_some() {
+            let peers = self.acquaintances();
+            return peers.into_iter().for_each(|peers| self.output_peers(peers, out));
+        }
+        let known = self.roster.as_ref().map(|roster| roster.peers());
         let is_member = known.is_none() && self.log().is_member();
         // The newest word first: a node's own, that of the view, that of the logs, which keep what they were told once.
         let mut peers: Vec<Member> = Vec::new();
-        if !is_member && self.ring().is_none() {
+        if !is_member {
             peers.extend(self.contacts.values().cloned());
         }
         peers.extend(known.into_iter().flatten());
@@ -293,6 +302,10 @@ impl Node {
         peers.retain(|peer| peer.id != me);
         peers.sort_by_key(|peer| peer.id);
         peers.dedup_by_key(|peer| peer.id);
+        self.output_peers(peers, out);
+    }
+
+    fn output_peers(&mut self, peers: Vec<Member>, out: &mut Out) {
         if peers != self.peers_told {
             self.peers_told.clone_from(&peers);
             out.output(Output::Peers(peers));

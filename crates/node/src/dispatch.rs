@@ -3,7 +3,7 @@
 use bytes::Bytes;
 use core::time::Duration;
 use quorate_api::{Bucket, SessionId};
-use quorate_kernel::{Cx, Event, NodeId};
+use quorate_kernel::{Cx, Event, NodeId, Time};
 use quorate_replog as replog;
 use quorate_shard as shard;
 
@@ -83,9 +83,13 @@ impl Node {
         }
         let lane = self.lane(bucket);
         if cx.now >= lane.begin_again_at {
+            let is_again = lane.begin_again_at > Time::default();
             lane.begin_again_at = cx.now + retry;
             // A question; nothing about this node's disk is told.
             out.send_early(leader, Message::Begin { session: lane.origin.session() }.about(bucket));
+            if is_again {
+                self.seek(cx, bucket, out);
+            }
         }
     }
 

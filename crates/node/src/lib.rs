@@ -66,7 +66,7 @@ pub use journal::{Begun, Clocks, DEEDS_MAX, Journal, TOOK_BOUNDS_US, Tally};
 pub use machine::{Node, Out, Timer};
 pub use message::Message;
 pub use motive::{Burden, Motive, Policy, SizeByLifetimes, SizeWanted};
-pub use people::Person;
+pub use people::{Knowledge, Person};
 pub use quorate_buckets::{COPIES_MAX, LABEL_BYTES_MAX, Placement};
 pub use quorate_groups::preset::Preset;
 pub use quorate_groups::{Group, GroupId, Line, Name, Seat, Span, Which};

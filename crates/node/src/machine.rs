@@ -74,6 +74,8 @@ pub struct Node {
     /// Not before is it looked at who should lead which bucket.
     pub(crate) balance_at: Time,
     pub(crate) disk_full: bool,
+    /// Whether the next tick is far.
+    pub(crate) is_slow: bool,
     pub(crate) stopping: bool,
     pub(crate) stopped: bool,
     /// Nodes that introduced themselves; they are kept connected while no member list says whom to connect to.
@@ -114,6 +116,7 @@ impl Node {
             takers: Vec::new(),
             balance_at: Time::default(),
             disk_full: false,
+            is_slow: false,
             stopping: false,
             stopped: false,
             contacts: BTreeMap::new(),
@@ -165,19 +168,6 @@ impl Node {
         self.replicas.values().any(|replica| replica.log().leads())
     }
 
-    /// Requests taken from clients and not answered.
-    pub(crate) fn pending(&self) -> usize {
-        let lanes = self.asked.iter().filter_map(|bucket| self.lanes.get(bucket)).map(Lane::pending);
-        lanes.sum::<usize>() + self.transactions.count() + self.gates.waiting()
-    }
-
-    /// Requests whose clients wait.
-    pub(crate) fn awaited(&self) -> usize {
-        self.lanes.values().map(Lane::awaited).sum::<usize>()
-            + self.transactions.count()
-            + self.gates.waiting()
-    }
-
     pub(crate) fn every_bucket(&self) -> impl Iterator<Item = Bucket> + use<> {
         (0..self.config.buckets.get()).map(Bucket)
     }
@@ -190,6 +180,7 @@ impl Node {
     fn input(&mut self, cx: &mut Cx<'_>, input: Input, out: &mut Out) {
         match input {
             Input::Requests(requests) => {
+                self.rouse(out);
                 let taken = requests.into_iter().filter_map(|request| self.take(cx, request, out));
                 let buckets: BTreeSet<Bucket> = taken.collect();
                 buckets.into_iter().for_each(|bucket| self.dispatch(cx, bucket, out));
@@ -209,7 +200,10 @@ impl Node {
                 self.connected.remove(&peer);
                 self.step_all(cx, &shard::Input::PeerLost(peer), out);
             }
-            Input::Admin(ticket, request) => self.admin(cx, ticket, request, out),
+            Input::Admin(ticket, request) => {
+                self.rouse(out);
+                self.admin(cx, ticket, request, out);
+            }
             Input::Shape { buckets, copies, topology } => {
                 self.learn_shape(cx, buckets, (copies, topology), out);
             }
@@ -220,6 +214,7 @@ impl Node {
                 self.disk_full = full;
             }
             Input::Stop => {
+                self.rouse(out);
                 self.stopping = true;
                 for bucket in self.asked.clone() {
                     let ends = self.lane(bucket).origin.refuse_unsent(Refusal::NotServing);
@@ -238,6 +233,9 @@ impl Node {
         };
         if bucket.0 >= self.config.buckets.get() {
             return cx.marks.hit("node.message.no_such_bucket");
+        }
+        if msg.is_for_leaders() {
+            self.correct(cx.now, bucket, from, out);
         }
         match msg {
             Message::Log(msg) => {
@@ -469,7 +467,7 @@ impl Machine for Node {
                 }
                 if self.roster.is_some() {
                     self.begin_roster(cx, out);
-                    self.tell_peers(out);
+                    self.tell_peers_now(out);
                 }
                 out.arm(Timer::Tick, TICK);
             }

@@ -174,6 +174,19 @@ pub enum Message {
 }
 
 impl Message {
+    /// Whether only whoever leads the bucket can do something with it.
+    pub(crate) fn is_for_leaders(&self) -> bool {
+        matches!(
+            self,
+            Message::Submit(_)
+                | Message::Begin { .. }
+                | Message::Read { .. }
+                | Message::ReadIndex { .. }
+                | Message::Transact(_)
+                | Message::Told(_)
+        )
+    }
+
     /// This message, about this bucket.
     pub(crate) fn about(self, bucket: Bucket) -> Message {
         if bucket == Bucket(0) { self } else { Message::In(bucket, Box::new(self)) }

@@ -96,6 +96,11 @@ impl Named {
         due
     }
 
+    /// The coordinators of those that were sent and not answered for a while.
+    pub(crate) fn doubted(&self) -> impl Iterator<Item = Bucket> + '_ {
+        self.open.values().filter(|open| open.sent > 1).filter_map(|open| open.plan.coordinator())
+    }
+
     /// A leader that was asked is no more: what it did not answer is asked of another.
     pub(crate) fn ask_again(&mut self, bucket: Bucket) {
         for open in self.open.values_mut() {

@@ -13,6 +13,7 @@ use quorate_groups::join::Place;
 use quorate_kernel::{Cx, NodeId, Time};
 use serde::{Deserialize, Serialize};
 
+use crate::admin::from_log_member;
 use crate::config::NodeConfig;
 use crate::interface::Member;
 use crate::machine::{Node, Out};
@@ -29,6 +30,10 @@ const TOLD_MAX: usize = 64;
 const SILENT: Duration = Duration::from_secs(3);
 /// How often nodes introduce themselves to those whom they are connected to.
 const HERE_EVERY: Duration = Duration::from_secs(10);
+/// How soon it is looked whom to be connected to when that may have changed.
+const CONNECT_SOON: Duration = Duration::from_millis(250);
+/// And how often if nothing has.
+const CONNECT_EVERY: Duration = Duration::from_secs(5);
 /// Whoever has not introduced itself for so long, or was of no use, is no reason for a connection any more.
 const WANTED_FOR: Duration = Duration::from_secs(25);
 
@@ -64,12 +69,21 @@ impl Person {
 #[derive(Debug, Default)]
 pub(crate) struct People {
     known: BTreeMap<NodeId, Person>,
-    /// Those whom this node has reason to be connected to for now: they introduced themselves, or it has questions for them.
+    /// Those whom this node has questions for, or was told of.
     wanted: BTreeMap<NodeId, Time>,
+    /// Those who introduced themselves: they want to be answered.
+    callers: BTreeMap<NodeId, Time>,
+    /// Those whom this node is connected to for reasons of its own.
+    chosen: BTreeSet<NodeId>,
     /// Those who are watched: when they answered last, or were asked first.
     heard: BTreeMap<NodeId, Time>,
     since_ms: u64,
     here_at: Time,
+    /// When it was looked last whom to be connected to; since then groups may have changed.
+    connected_at: Time,
+    pub(crate) is_news: bool,
+    /// Whether something was learnt of somebody since.
+    has_changed: bool,
 }
 
 impl People {
@@ -91,6 +105,7 @@ impl People {
             None => self.known.len() < KNOWN_MAX,
         };
         if is_news {
+            self.has_changed = true;
             self.known.insert(id, person);
         }
         is_news
@@ -117,13 +132,44 @@ impl People {
         self.heard.get(&id).is_some_and(|at| now.since(*at) >= SILENT)
     }
 
-    /// A connection to somebody will be of use.
-    pub(crate) fn want(&mut self, id: NodeId, now: Time) {
-        self.wanted.insert(id, now);
+    /// A connection to somebody will be of use; whether that is new.
+    pub(crate) fn want(&mut self, id: NodeId, now: Time) -> bool {
+        self.wanted.insert(id, now).is_none()
+    }
+}
+
+/// How much a node knows and is connected to: what it has to keep because others are there.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Knowledge {
+    /// Nodes whose addresses it knows.
+    pub people: usize,
+    /// Groups that it knows.
+    pub groups: usize,
+    /// Buckets of which it knows who leads them.
+    pub leaders: usize,
+    /// Nodes that it is connected to.
+    pub connections: usize,
+}
+
+impl Knowledge {
+    /// All of them, in their order.
+    pub fn counts(self) -> [usize; 4] {
+        [self.people, self.groups, self.leaders, self.connections]
     }
 }
 
 impl Node {
+    /// How much this node knows of others.
+    pub fn knowledge(&self) -> Knowledge {
+        let ring = self.ring();
+        Knowledge {
+            people: ring.map_or(0, |ring| ring.people.known.len()),
+            groups: ring.map_or(0, |ring| ring.heard.len()),
+            leaders: self.roster.as_ref().map_or(0, |roster| roster.hinted().count()),
+            connections: self.connected.len(),
+        }
+    }
+
     /// What this node says of itself.
     pub(crate) fn myself(&self) -> Person {
         let placing = &self.config.placing;
@@ -163,8 +209,8 @@ impl Node {
             return;
         }
         let Some(ring) = self.ring_mut() else { return };
-        if ring.people.learn(person) || ring.people.wanted.insert(from, now).is_none() {
-            ring.people.wanted.insert(from, now);
+        let (is_news, is_new) = (ring.people.learn(person), ring.people.callers.insert(from, now).is_none());
+        if is_news || is_new {
             self.tell_peers(out);
         }
     }
@@ -215,6 +261,12 @@ impl Node {
         id == self.config.me.id || (self.connected.contains(&id) && !is_silent())
     }
 
+    /// Whether a node is not there though this one wants to be connected to it.
+    pub(crate) fn is_missed(&self, id: NodeId, now: Time) -> bool {
+        let is_wanted = self.peers_told.binary_search_by_key(&id, |peer| peer.id).is_ok();
+        is_wanted && !self.is_there(id, now)
+    }
+
     /// Where a node stands.
     pub(crate) fn place_of(&self, id: NodeId) -> Place<Bytes> {
         self.person(id).map(|person| person.place()).unwrap_or_default()
@@ -232,13 +284,16 @@ impl Node {
         all
     }
 
-    /// Whom this node wants to be connected to, beside those with whom it shares logs.
-    pub(crate) fn acquaintances(&self) -> Vec<Member> {
-        let Some(ring) = self.ring() else { return Vec::new() };
+    /// Whom this node wants to be connected to, as far as it knows where they are; `None`: it has said so.
+    pub(crate) fn acquaintances(&mut self) -> Option<Vec<Member>> {
+        let me = self.config.me.id;
+        let ring = self.ring()?;
         let people = &ring.people;
         let mut ids: BTreeSet<NodeId> = people.wanted.keys().copied().collect();
         ids.extend(self.neighbourhood());
-        ids.extend(ring.contacts(self.config.me.id, |id| self.connected.contains(&id)));
+        if people.known.len() > CONNECTIONS_MAX {
+            ids.extend(ring.contacts(me, |id| self.connected.contains(&id)));
+        }
         // Others by chance that lasts: who is near to this node in a disorder of its own.
         let mut others: Vec<NodeId> = people.known.keys().copied().filter(|id| !ids.contains(id)).collect();
         let room = CONNECTIONS_MAX.saturating_sub(ids.len());
@@ -247,7 +302,19 @@ impl Node {
             others.truncate(room);
         }
         ids.extend(others);
-        ids.into_iter().filter_map(|id| people.get(id)).map(|person| person.member.clone()).collect()
+        let mut all: BTreeSet<NodeId> = ids.iter().chain(people.callers.keys()).copied().collect();
+        let logs = || self.replicas.values().flat_map(|replica| &replica.log().epoch().members);
+        all.extend(logs().map(|member| member.id));
+        all.remove(&me);
+        let is_told = !people.has_changed && all.iter().eq(self.peers_told.iter().map(|peer| &peer.id));
+        let by_log = |id: &NodeId| logs().find(|member| member.id == *id).map(from_log_member);
+        let by_word = |id: &NodeId| people.get(*id).map(|person| person.member.clone());
+        let members =
+            (!is_told).then(|| all.iter().filter_map(|id| by_word(id).or_else(|| by_log(id))).collect());
+        if let Some(ring) = self.ring_mut() {
+            (ring.people.chosen, ring.people.has_changed) = (ids, false);
+        }
+        members
     }
 
     /// The members of this node's group and of those beside it.
@@ -263,6 +330,7 @@ impl Node {
     pub(crate) fn look_after_people(&mut self, now: Time, out: &mut Out) {
         let Some(ring) = self.ring_mut() else { return };
         ring.people.wanted.retain(|_, at| now.since(*at) < WANTED_FOR);
+        ring.people.callers.retain(|_, at| now.since(*at) < WANTED_FOR);
         let introduces = now.since(ring.people.here_at) >= HERE_EVERY;
         if introduces {
             ring.people.here_at = now;
@@ -272,20 +340,32 @@ impl Node {
         used.extend(logs.map(|peer| peer.id));
         let Some(roster) = &mut self.roster else { return };
         let Some(ring) = &mut roster.ring else { return };
-        let (wanted, connected) = (&ring.people.wanted, &self.connected);
-        let is_used = |id: &NodeId| used.contains(id) || connected.contains(id) || wanted.contains_key(id);
+        let (wanted, callers, connected) = (&ring.people.wanted, &ring.people.callers, &self.connected);
+        let is_wanted = |id: &NodeId| wanted.contains_key(id) || callers.contains_key(id);
+        let is_used = |id: &NodeId| used.contains(id) || connected.contains(id) || is_wanted(id);
         // While nothing is known of groups, whoever was once named may help.
         if !used.is_empty() {
             ring.people.known.retain(|id, _| is_used(id));
         }
         if introduces {
             let me: alloc::boxed::Box<Person> = self.myself().into();
-            for peer in &self.connected {
+            let chosen = self.ring().map(|ring| &ring.people.chosen);
+            for peer in chosen.into_iter().flatten() {
                 // Says only who and where this node is.
                 out.send_early(*peer, Message::Group(alloc::boxed::Box::new(Word::Here(me.clone()))));
             }
         }
-        self.tell_peers(out);
+    }
+
+    /// Says whom this node wants to be connected to, soon after that may have changed, and now and then.
+    pub(crate) fn look_after_connections(&mut self, now: Time, out: &mut Out) {
+        let Some(ring) = self.ring_mut() else { return };
+        let patience = if ring.people.is_news { CONNECT_SOON } else { CONNECT_EVERY };
+        if now.since(ring.people.connected_at) >= patience {
+            ring.people.connected_at = now;
+            ring.people.is_news = false;
+            self.tell_peers_now(out);
+        }
     }
 }
 

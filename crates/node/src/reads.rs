@@ -201,11 +201,13 @@ impl Reads {
         }
     }
 
-    /// Whatever was asked `since` ago or longer must be asked again.
-    pub(crate) fn ask_again(&mut self, since: Duration, now: Time) {
+    /// Whatever was asked `since` ago or longer must be asked again; whether there is such.
+    pub(crate) fn ask_again(&mut self, since: Duration, now: Time) -> bool {
         let late = self.asked.iter().filter(|(_, asked)| now.since(asked.asked_at) >= since);
         let late: Vec<u64> = late.map(|(name, _)| *name).collect();
+        let is_any = !late.is_empty();
         late.into_iter().for_each(|name| self.refused(name));
+        is_any
     }
 
     /// What has waited for longer than `deadline` ends: nothing happened.

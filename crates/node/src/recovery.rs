@@ -191,7 +191,7 @@ impl Node {
             let of_group = || ring.group_of(bucket).map(|group| group.members.clone());
             let Some(members) = log.map(member_ids).or_else(of_group) else { continue };
             let (survivors, gone): (Vec<_>, Vec<_>) =
-                members.into_iter().partition(|id| self.is_there(*id, now));
+                members.into_iter().partition(|id| !self.is_missed(*id, now));
             if survivors.len() <= gone.len() && !gone.is_empty() {
                 lost.insert(bucket, Lost { bucket, survivors, gone });
             }

@@ -53,6 +53,19 @@ impl Node {
         None
     }
 
+    /// Requests taken from clients and not answered.
+    pub(crate) fn pending(&self) -> usize {
+        let lanes = self.asked.iter().filter_map(|bucket| self.lanes.get(bucket)).map(Lane::pending);
+        lanes.sum::<usize>() + self.transactions.count() + self.gates.waiting()
+    }
+
+    /// Requests whose clients wait.
+    pub(crate) fn awaited(&self) -> usize {
+        self.lanes.values().map(Lane::awaited).sum::<usize>()
+            + self.transactions.count()
+            + self.gates.waiting()
+    }
+
     /// A request for one bucket begins, or waits for those before it there.
     fn admit(&mut self, cx: &mut Cx<'_>, bucket: Bucket, taken: Taken, out: &mut Out) {
         let kind = if is_read(&taken.0.request) { Kind::Read } else { Kind::Write };

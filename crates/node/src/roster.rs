@@ -11,7 +11,7 @@ use core::time::Duration;
 use quorate_api::Bucket;
 use quorate_kernel::{Cx, Event, NodeId, Position, Time, Told, wire};
 use quorate_membership::{self as membership, Membership, Meta, View};
-use quorate_replog::Ballot;
+use quorate_replog::{Ballot, Replog};
 
 use crate::config::{NodeConfig, Placing};
 use crate::endpoints::Endpoints;
@@ -208,7 +208,9 @@ impl Node {
     /// By which ballot a bucket is led, and by whom, as far as this node knows.
     pub(crate) fn leader_by_ballot(&self, bucket: Bucket) -> Option<(Ballot, NodeId)> {
         let here = self.led([bucket].into_iter()).first().map(|(_, ballot)| (*ballot, self.config.me.id));
-        here.or_else(|| self.roster.as_ref()?.hint(bucket))
+        let log = self.replicas.get(&bucket).map(Replica::log).filter(|log| log.holds());
+        let hint = self.roster.as_ref()?.hint(bucket);
+        here.or_else(|| log.and_then(Replog::followed).max(hint))
     }
 
     /// Who leads a bucket, as far as this node knows.
@@ -365,9 +367,8 @@ impl Node {
             // Whoever was removed from the view may lead nevertheless.
             Some(view) => view.members.iter().map(|member| member.id).collect(),
             None => {
-                let logs = leads.iter().filter_map(|(bucket, _)| self.replicas.get(bucket));
-                let members = logs.flat_map(|replica| &replica.log().epoch().members);
-                self.audience(members.map(|member| member.id).collect(), is_reminder)
+                // The members of its log hear it from the log.
+                self.audience(BTreeSet::new(), is_reminder)
             }
         };
         for id in told.into_iter().filter(|id| *id != self.config.me.id) {
@@ -402,33 +403,36 @@ impl Node {
         out: &mut Out,
     ) {
         for (bucket, ballot) in all {
-            self.on_leads_one(cx, *bucket, (*ballot, from), out);
+            self.on_leads_one(cx, *bucket, (*ballot, from), true, out);
         }
     }
 
+    /// A bucket is led by somebody, who says so or of whom others do.
     pub(crate) fn on_leads_one(
         &mut self,
         cx: &mut Cx<'_>,
         bucket: Bucket,
-        told: (Ballot, NodeId),
+        (ballot, from): (Ballot, NodeId),
+        says_so: bool,
         out: &mut Out,
     ) {
-        let (ballot, from) = told;
         let before = self.believed_leader(bucket);
         let Some(roster) = &mut self.roster else { return cx.marks.hit("node.message.no_roster") };
         if bucket.0 >= self.config.buckets.get() {
             return cx.marks.hit("node.message.no_such_bucket");
         }
-        let fresh = Hint { ballot, leader: from, at: cx.now };
-        let hint = roster.hints.entry(bucket).or_insert(Hint { at: Time::default(), ..fresh });
-        let is_known = hint.at > Time::default() && hint.ballot >= ballot;
-        if hint.ballot <= ballot {
-            hint.at = cx.now;
+        // What others say of a leader may be old, and does not become newer by going round.
+        let at = if says_so { cx.now } else { Time::default() };
+        let fresh = Hint { ballot, leader: from, at };
+        match roster.hints.get_mut(&bucket) {
+            Some(known) if known.ballot >= ballot => {
+                if known.ballot == ballot {
+                    known.at = known.at.max(at);
+                }
+                return;
+            }
+            _ => drop(roster.hints.insert(bucket, fresh)),
         }
-        if is_known {
-            return;
-        }
-        *hint = fresh;
         self.on_era(cx, bucket, ballot.epoch, out);
         self.tell_strangers(bucket, out);
         if self.believed_leader(bucket) == Some(from) && before != Some(from) {

@@ -124,6 +124,13 @@ impl Node {
             return;
         }
         ring.sought.insert(bucket, cx.now);
+        // Next time somebody of the group itself can be asked.
+        let members = ring.group_of(bucket).map(|group| group.members.clone()).unwrap_or_default();
+        if !members.iter().any(|id| self.connected.contains(id))
+            && let Some(member) = cx.rng.pick(&members).copied()
+        {
+            self.want(cx.now, member, out);
+        }
         self.seek_position(cx, bucket.ring_start(self.config.buckets), out);
     }
 
@@ -184,6 +191,19 @@ impl Node {
         self.hand_on(cx, position, path, out);
     }
 
+    /// Whoever asked this node about a bucket that it does not lead is told what it knows of those who might.
+    pub(crate) fn correct(&self, now: Time, bucket: Bucket, asker: NodeId, out: &mut Out) {
+        if self.ring().is_none() || self.takes_batches(bucket) {
+            return;
+        }
+        let found = self.found(now, bucket.ring_start(self.config.buckets), &[asker]);
+        let is_other = |found: &Found| found.led.is_some_and(|(_, _, leader)| leader != self.config.me.id);
+        if let Some(found) = found.filter(is_other) {
+            // It is chosen: a quorum's disks have it.
+            out.send_early(asker, Message::Group(Box::new(Word::Found(Box::new(found)))));
+        }
+    }
+
     /// What this node knows of the group that holds a position, if it knows that well.
     fn found(&self, now: Time, position: u64, path: &[NodeId]) -> Option<Found> {
         let roster = self.roster.as_ref()?;
@@ -226,7 +246,7 @@ impl Node {
             if next.is_none() {
                 self.want(cx.now, leader, out);
             }
-            self.on_leads_one(cx, bucket, (ballot, leader), out);
+            self.on_leads_one(cx, bucket, (ballot, leader), false, out);
         }
     }
 
@@ -242,9 +262,9 @@ impl Node {
     pub(crate) fn want(&mut self, now: Time, id: NodeId, out: &mut Out) {
         let is_missing = id != self.config.me.id && !self.connected.contains(&id);
         if let Some(ring) = self.ring_mut() {
-            ring.people.want(id, now);
-            if is_missing {
-                self.tell_peers(out);
+            let is_new = ring.people.want(id, now);
+            if is_missing && is_new {
+                self.tell_peers_now(out);
             }
         }
     }

@@ -24,7 +24,7 @@ use crate::ring::{Figures, Ring, Word, first_group, note_content, note_name};
 /// How often those who speak for groups say what these are.
 const TELL_EVERY: Duration = Duration::from_millis(500);
 /// Beside the members of a group and of its neighbours so many are told each time what its home keeps, in turn.
-pub(crate) const TOLD_AT_ONCE: usize = 32;
+pub(crate) const TOLD_AT_ONCE: usize = 16;
 /// Groups of which a node is told that knows of none.
 const TOLD_SEATS: usize = 16;
 
@@ -71,6 +71,7 @@ impl Node {
     /// Looks after the groups: founds the first, speaks for those whose homes are led here, and asks for one for this node.
     pub(crate) fn look_after_ring(&mut self, cx: &mut Cx<'_>, out: &mut Out) {
         self.found_ring(cx, out);
+        self.look_after_connections(cx.now, out);
         self.look_around(cx, out);
         self.ask_for_group(cx, out);
         let homes: Vec<Bucket> = self.homes_led().collect();
@@ -153,7 +154,7 @@ impl Node {
     pub(crate) fn on_seat_noted(&mut self, now: Time, bucket: Bucket, out: &mut Out) {
         let seat = self.seat(bucket);
         let Some(ring) = self.ring_mut() else { return };
-        ring.is_news = true;
+        (ring.is_news, ring.people.is_news) = (true, true);
         let is_news = seat.is_some_and(|seat| ring.hear(bucket, seat, now));
         if is_news && self.replicas.get(&bucket).is_some_and(|replica| replica.log().leads()) {
             self.tell_seat(bucket, false, out);
@@ -240,14 +241,12 @@ impl Node {
         preset: Option<Preset>,
         out: &mut Out,
     ) {
-        let members: BTreeSet<NodeId> =
-            seat.groups().flat_map(|group| group.members.iter().copied()).collect();
-        self.ask_who(from, members.into_iter(), out);
+        self.ask_who(from, seat.groups().flat_map(|group| group.members.iter().copied()), out);
         let Some(ring) = self.ring_mut() else { return };
         let age = seat.age();
         if ring.hear(home, seat, cx.now) {
             cx.marks.hit("node.ring.news");
-            ring.is_news = true;
+            (ring.is_news, ring.people.is_news) = (true, true);
         }
         preset.into_iter().for_each(|preset| ring.sights.hear(preset));
         if ring.seats.get(&home).is_none_or(|seat| seat.age() != age) {

@@ -1,5 +1,6 @@
 //! What is looked after from time to time.
 
+use core::time::Duration;
 use quorate_api::Bucket;
 use quorate_kernel::Cx;
 use quorate_replog::Replog;
@@ -9,6 +10,8 @@ use crate::interface::Output;
 use crate::machine::{Node, Out, TICK, Timer};
 use crate::message::Message;
 
+/// How often a node of a ring looks around when nothing waits.
+const SLOW_TICK: Duration = Duration::from_millis(100);
 /// Lanes without requests that are kept, each with its session in its bucket's log.
 const LANES_MAX: usize = 1_024;
 
@@ -31,22 +34,41 @@ impl Node {
             self.spread_fullness(cx, out);
         }
         self.look_after_stopping(cx, out);
-        out.arm(Timer::Tick, TICK);
+        self.is_slow = self.rests();
+        out.arm(Timer::Tick, if self.is_slow { SLOW_TICK } else { TICK });
+    }
+
+    /// Whether nothing waits here that has to be looked after often.
+    fn rests(&self) -> bool {
+        let is_idle = self.asked.is_empty() && self.transactions.count() == 0 && self.changes.is_empty();
+        self.ring().is_some() && is_idle && !self.stopping
+    }
+
+    /// Something is to be looked after from now on.
+    pub(crate) fn rouse(&mut self, out: &mut Out) {
+        if core::mem::take(&mut self.is_slow) {
+            out.arm(Timer::Tick, TICK);
+        }
     }
 
     fn look_after_lane(&mut self, cx: &mut Cx<'_>, bucket: Bucket, out: &mut Out) {
         let (config, lane) = self.config_and_lane(bucket);
         let limits = &config.limits;
-        lane.reads.ask_again(limits.retry, cx.now);
+        let mut doubts = lane.reads.ask_again(limits.retry, cx.now);
         let refused = limits.breaks(Mutant::SentIsRefused);
         let mut ends = lane.origin.overdue(limits.deadline, refused, cx.now);
         ends.extend(lane.reads.overdue(limits.deadline, cx.now));
         if lane.origin.doubts(limits.retry, cx.now) {
+            doubts = true;
             cx.marks.hit("node.batch.again");
             if limits.breaks(Mutant::RetryWithNewNumber) {
                 lane.origin.forget_numbers();
                 lane.origin.begin_session(cx.rng.next_u64());
             }
+        }
+        if doubts {
+            // Perhaps somebody else leads by now.
+            self.seek(cx, bucket, out);
         }
         self.reply(cx, bucket, ends, out);
         self.dispatch(cx, bucket, out);

@@ -5,7 +5,7 @@
 //! with what became of it. One that was aborted for reasons that pass is tried again under a new number, with its
 //! age, so that it becomes older than what is in its way.
 
-use alloc::collections::BTreeMap;
+use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::time::Duration;
 use quorate_api::{Bucket, Outcome, Refusal, Reply};
@@ -102,6 +102,12 @@ impl Transactions {
         }
         due.extend(self.named.due(retry, now));
         due
+    }
+
+    /// The coordinators of those that were sent and not answered for a while.
+    pub(crate) fn doubted(&self) -> BTreeSet<Bucket> {
+        let own = self.open.values().filter(|open| open.sent_again);
+        own.filter_map(|open| open.plan.coordinator()).chain(self.named.doubted()).collect()
     }
 
     /// The oldest number without an outcome.

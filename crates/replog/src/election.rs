@@ -176,6 +176,12 @@ impl Replog {
         self.broadcast(cx, true, out);
     }
 
+    /// Whom this replica follows, and that replica's ballot.
+    pub fn followed(&self) -> Option<(Ballot, NodeId)> {
+        let leader = self.believed_leader.filter(|leader| self.promised.node == Some(*leader))?;
+        Some((self.promised, leader))
+    }
+
     /// Follows `leader`, or waits for one.
     pub(crate) fn follow(&mut self, cx: &mut Cx<'_>, leader: Option<NodeId>, out: &mut Out) {
         let was_leader = self.leads();

@@ -69,7 +69,7 @@ pub(crate) struct Sconekv {
 /// The evaluation of Scatter, beside the numbers it printed.
 ///
 /// Runs whole nodes that form groups, in virtual time. Each row is told and kept as soon as it is there. What came of them before is drawn as
-/// well: to repeat one experiment, name it. Nothing outside --out and --results is touched. `load`, `scale` and `hot-spots` take hours with
+/// well: to repeat one experiment, name it. Nothing outside --out and --results is touched. `load`, `scale`, `hot-spots` and `size` take hours with
 /// many nodes, and run only if they are named.
 #[derive(Debug, Args)]
 pub(crate) struct Scatter {

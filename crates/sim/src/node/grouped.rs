@@ -93,6 +93,11 @@ fn is_ring(seats: &BTreeMap<Bucket, Seat>) -> Result<Vec<Stand>, String> {
     Ok(stands)
 }
 
+/// How many groups there are, if they make a ring and all buckets are led.
+pub(super) fn whole_ring(nodes: &Nodes<Node>, buckets: NonZeroU16) -> Result<usize, String> {
+    Ok(is_ring(&seats(nodes, buckets)?)?.len())
+}
+
 /// Whether a reason fits what was done for it, by its own figures.
 fn fits(what: &What, motive: &Motive) -> bool {
     match (what, motive) {

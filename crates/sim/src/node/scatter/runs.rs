@@ -7,6 +7,7 @@ use quorate_groups::resilience::chance_of_failure;
 use quorate_kernel::{NodeId, Rng};
 use quorate_node::{GroupRequest, Preset};
 
+use super::land;
 use super::ring::{Asked, Kind, Ring, Sample};
 use super::setup::{Setup, Sites};
 use super::town;
@@ -14,9 +15,10 @@ use crate::node::operator::leader;
 use crate::{Failure, Row, World};
 
 /// The names of all experiments.
-pub const NAMES: [&str; 7] = ["sizes", "operations", "latencies", "joins", "load", "scale", "hot-spots"];
+pub const NAMES: [&str; 8] =
+    ["sizes", "operations", "latencies", "joins", "load", "scale", "hot-spots", "size"];
 /// Those of them that take hours, and gigabytes, with many nodes: they run only if they are asked for.
-pub const HEAVY: [&str; 3] = ["load", "scale", "hot-spots"];
+pub const HEAVY: [&str; 4] = ["load", "scale", "hot-spots", "size"];
 
 /// How long anything may take until the ring is at rest.
 const REST_MAX: Duration = Duration::from_secs(300);
@@ -36,6 +38,7 @@ pub fn run(name: &str, seed: u64, told: &mut dyn FnMut(Row)) -> Result<bool, Fai
         "load" => town::load(seed, told)?,
         "scale" => town::scale(seed, told)?,
         "hot-spots" => town::hot_spots(seed, told)?,
+        "size" => land::size(seed, told)?,
         _ => return Ok(false),
     }
     Ok(true)

@@ -1,0 +1,126 @@
+//! What is counted, and what it comes to.
+
+use std::time::Duration;
+
+use quorate_api::Bucket;
+use quorate_node::Node;
+
+use super::harness::{Got, Land};
+use super::setup::Setup;
+use crate::node::grouped::whole_ring;
+use crate::{Failure, Row, World};
+
+/// How long a ring may take to form, and to be whole in the end.
+const FORM_MAX: Duration = Duration::from_secs(600);
+const WHOLE_MAX: Duration = Duration::from_secs(60);
+/// How long after everybody has a group nothing is counted yet.
+const SETTLED: Duration = Duration::from_secs(10);
+const LOOK: Duration = Duration::from_secs(1);
+
+/// Nodes that are in no group, as they see it.
+fn outside(world: &World<Land>) -> usize {
+    let is_out = |(id, node): &(quorate_kernel::NodeId, &Node)| {
+        node.groups().iter().all(|group| !group.members.contains(id))
+    };
+    world.harness().waiting().max(world.nodes().live().filter(is_out).count())
+}
+
+fn run_until(
+    world: &mut World<Land>,
+    most: Duration,
+    why: &str,
+    is_so: impl Fn(&World<Land>) -> Result<(), String>,
+) -> Result<(), Failure> {
+    let until = world.now() + most;
+    loop {
+        world.run_for(LOOK);
+        if let Some(failure) = world.failure() {
+            return Err(failure.clone());
+        }
+        match is_so(world) {
+            Ok(()) => return Ok(()),
+            Err(not_yet) if world.now() >= until => {
+                return Err(Failure::Liveness(format!("{why}: {not_yet}")));
+            }
+            Err(_) => {}
+        }
+    }
+}
+
+/// Mean and most of something over all nodes.
+fn spread(world: &World<Land>, of: impl Fn(&Node) -> usize) -> (f64, u64) {
+    let all: Vec<usize> = world.nodes().live().map(|(_, node)| of(node)).collect();
+    (
+        all.iter().sum::<usize>() as f64 / all.len().max(1) as f64,
+        all.iter().copied().max().unwrap_or_default() as u64,
+    )
+}
+
+/// Runs a setup; one row of results.
+///
+/// # Errors
+/// If the ring does not form, or is not whole in the end, or answers make no sense.
+pub fn measure(setup: &Setup) -> Result<Row, Failure> {
+    let mut world = World::new(setup.world(), Land::new(setup.clone()));
+    run_until(&mut world, FORM_MAX, "the ring does not form", |world| match outside(world) {
+        0 => Ok(()),
+        out => Err(format!("{out} nodes are in no group")),
+    })?;
+    let formed = world.now();
+    world.run_for(SETTLED);
+    let before =
+        (world.counts(), world.marks().count("node.seek.asked"), world.marks().count("node.group.changed"));
+    world.harness_mut().is_open = true;
+    world.run_for(setup.span);
+    let after =
+        (world.counts(), world.marks().count("node.seek.asked"), world.marks().count("node.group.changed"));
+    world.harness_mut().is_open = false;
+    let buckets = setup.buckets();
+    run_until(&mut world, WHOLE_MAX, "the ring is not whole in the end", |world| {
+        whole_ring(world.nodes(), buckets).map(drop)
+    })?;
+    let groups = whole_ring(world.nodes(), buckets).map_err(Failure::Liveness)?;
+    let led = (0..buckets.get())
+        .map(Bucket)
+        .filter(|bucket| crate::node::operator::leader(world.nodes(), *bucket).is_some());
+    let led = led.count() as u64;
+    let (nodes, seconds) = (setup.nodes as f64, setup.span.as_secs_f64());
+    let per_node = |count: u64| count as f64 / nodes / seconds;
+    let mut row = Row::new("size")
+        .count("nodes", setup.nodes as u64)
+        .count("groups", groups as u64)
+        .count("buckets", u64::from(setup.buckets))
+        .count("buckets_led", led)
+        .number("lifetime_s", setup.lifetime.as_secs_f64())
+        .number("formed_s", formed.as_secs_f64())
+        .number("seconds", seconds)
+        .count("deaths", world.harness().deaths)
+        .number("messages_per_node_s", per_node(after.0.messages_sent - before.0.messages_sent))
+        .number("seeks_per_node_s", per_node(after.1 - before.1))
+        .count("group_changes", after.2 - before.2);
+    for (name, most, of) in [
+        ("people_mean", "people_most", 0),
+        ("groups_known_mean", "groups_known_most", 1),
+        ("leaders_known_mean", "leaders_known_most", 2),
+        ("connections_mean", "connections_most", 3),
+    ] {
+        let (mean, max) = spread(&world, |node| node.knowledge().counts()[of]);
+        row = row.number(name, mean).count(most, max);
+    }
+    Ok(answers(row, &world.harness().got))
+}
+
+fn answers(row: Row, got: &Got) -> Row {
+    let mut took = got.took.clone();
+    took.sort_unstable();
+    let soon = took.iter().filter(|us| **us < 3_000_000).count();
+    let at =
+        |percent: usize| took.get((took.len() * percent / 100).min(took.len().saturating_sub(1))).copied();
+    let mean = took.iter().sum::<u64>() as f64 / took.len().max(1) as f64;
+    row.count("operations", got.asked)
+        .count("failed", got.failed)
+        .number("answered_percent", 100.0 * soon as f64 / got.asked.max(1) as f64)
+        .number("mean_ms", mean / 1e3)
+        .number("p50_ms", at(50).unwrap_or_default() as f64 / 1e3)
+        .number("p99_ms", at(99).unwrap_or_default() as f64 / 1e3)
+}
