@@ -12,6 +12,8 @@ use crate::load::{Burden, Shard};
 
 /// How much more than the mean the most loaded group has to have, for what it can bear, before borders move.
 pub const UNEVEN: f64 = 1.2;
+/// How much more than a neighbour a group has to have, for what it can bear, before it gives that neighbour some (the paper's).
+pub const UNEVEN_BESIDE: f64 = 1.6;
 /// Less than this is not worth a move, of what a group should have: loads are never quite the same.
 const LITTLE: f64 = 0.1;
 
@@ -85,11 +87,42 @@ pub fn gift(ring: &[Burden<'_>], place: usize) -> Option<(To, u64)> {
     if before > after { to_before().or_else(to_after) } else { to_after().or_else(to_before) }
 }
 
+/// The same for a group that knows its neighbours alone, as in the paper: the shard at a border goes to whoever has [`UNEVEN_BESIDE`] times less, if
+/// that one will have less than the group had. Each move makes the larger of two smaller, so that with the same loads it comes to rest.
+pub fn gift_beside(before: &Burden<'_>, own: &Burden<'_>, after: &Burden<'_>) -> Option<(To, u64)> {
+    let share = |group: &Burden<'_>| group.load() / group.capacity;
+    let [first, second, ..] = own.shards else { return None };
+    let last = own.shards.last()?;
+    let fits = |to: &Burden<'_>, shard: &Shard| {
+        share(own) >= UNEVEN_BESIDE * share(to) && (to.load() + shard.load) / to.capacity < share(own)
+    };
+    let to_before = fits(before, first).then_some((To::Before, second.start));
+    let to_after = fits(after, last).then_some((To::After, last.start));
+    if share(before) < share(after) { to_before.or(to_after) } else { to_after.or(to_before) }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;
     use alloc::vec;
     use quorate_kernel::Rng;
+
+    #[test]
+    fn who_knows_its_neighbours_alone_gives_to_the_one_with_less() {
+        let shards = |loads: &[f64]| -> Vec<Shard> {
+            loads.iter().enumerate().map(|(start, load)| Shard { start: start as u64, load: *load }).collect()
+        };
+        let gift = |before: &[f64], own: &[f64], after: &[f64]| {
+            let (before, own, after) = (shards(before), shards(own), shards(after));
+            let [before, own, after] = [&before, &own, &after].map(|shards| Burden { shards, capacity: 1.0 });
+            gift_beside(&before, &own, &after)
+        };
+        assert_eq!(gift(&[5.0; 3], &[5.0; 5], &[5.0; 4]), Some((To::Before, 1)));
+        assert_eq!(gift(&[5.0; 4], &[5.0; 5], &[5.0; 3]), Some((To::After, 4)));
+        assert_eq!(gift(&[5.0; 4], &[5.0; 5], &[5.0; 4]), None, "as even as whole shards can be");
+        assert_eq!(gift(&[1.0], &[9.0, 1.0], &[20.0]), None, "the hot one would be as hot there");
+        assert_eq!(gift(&[1.0], &[9.0], &[1.0]), None, "a group keeps its last shard");
+    }
 
     /// Groups as stretches of one ring of shards, the first of which begins at 0.
     struct Drawn {

@@ -61,11 +61,12 @@ impl Node {
         }
     }
 
-    pub(crate) fn on_not_taken(&mut self, cx: &mut Cx<'_>, bucket: Bucket, from: NodeId) {
+    pub(crate) fn on_not_taken(&mut self, cx: &mut Cx<'_>, bucket: Bucket, from: NodeId, out: &mut Out) {
         cx.marks.hit("node.batch.not_taken");
         let origin = &mut self.lane(bucket).origin;
         if origin.target == Some(from) {
             origin.pause(cx.now + TICK);
+            self.seek(cx, bucket, out);
         }
     }
 

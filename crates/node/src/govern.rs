@@ -173,7 +173,7 @@ impl Node {
                 Some(Operation::Split { group: id, border, first, names })
             }
             None if !alone && self.policies().moves_borders => {
-                let (operation, motive) = self.border_due(stand)?;
+                let (operation, motive) = self.border_due(cx.now, stand)?;
                 return Some(self.wanted(operation, motive));
             }
             None => None,

@@ -60,5 +60,6 @@ impl Lane {
     /// A new leader is known: whatever was asked of another is asked again.
     pub(crate) fn leader_changed(&mut self, now: Time) {
         self.reads.ask_again(Duration::ZERO, now);
+        self.begin_again_at = Time::default();
     }
 }

@@ -7,7 +7,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::time::Duration;
 use quorate_api::Bucket;
-use quorate_groups::borders::{To, gift};
+use quorate_groups::borders::{To, gift, gift_beside};
 use quorate_groups::load::{Burden, Shard as Piece, leaders};
 use quorate_groups::{Group, Operation, Stand};
 use quorate_kernel::{NodeId, Time};
@@ -23,15 +23,21 @@ use crate::ring::{Ring, Word};
 const MEMORY: Duration = Duration::from_secs(2);
 /// A group that has got a bucket gives none away before it can be seen what is asked of it there.
 const WINDOW: Duration = Duration::from_secs(2);
+/// What was heard of all groups longer ago is too old to reckon with; of its neighbours a group hears all the time.
+const FRESH: Duration = Duration::from_millis(1_500);
+/// So many messages of a log a request can cause, at most: an answer of each follower to what was written.
+const MESSAGES_MAX: u64 = 16;
 /// A bucket of which nothing is asked counts like so many requests in a second: its leader and its followers hear from each other all the time.
-/// So groups have their share of buckets before anything is asked of them.
-const IDLE: f64 = 5.0;
+/// So groups have their share of buckets before anything is asked of them; and what an operation on groups asks itself is little beside it, or borders that
+/// move would be a reason to move others.
+const IDLE: f64 = 50.0;
 
 /// How many requests a bucket's leader has taken of late, and how many messages its log had for it because of them: a write that goes to many
 /// members is more work than a read, unless many go together.
 #[derive(Debug, Default)]
 pub(crate) struct Meter {
     asked: u64,
+    messages: u64,
     since: Time,
     /// In a second.
     rate: f64,
@@ -40,7 +46,7 @@ pub(crate) struct Meter {
 impl Meter {
     /// Somebody else was asked before, so much in a second.
     pub(crate) fn begin(&mut self, now: Time, rate: f64) {
-        *self = Meter { asked: 0, since: now, rate };
+        *self = Meter { asked: 0, messages: 0, since: now, rate };
     }
 
     /// Counts what the bucket is asked.
@@ -55,7 +61,7 @@ impl Meter {
 
     /// Counts a message of its log that came by itself: to whoever leads, an answer to what it sent since more was written.
     pub(crate) fn count_message(&mut self) {
-        self.asked += 1;
+        self.messages += 1;
     }
 
     /// Requests and messages in a second, of late.
@@ -63,8 +69,10 @@ impl Meter {
         let span = now.since(self.since).as_secs_f64();
         if span > 0.0 {
             let fresh = (span / MEMORY.as_secs_f64()).min(1.0);
-            self.rate += (self.asked as f64 / span - self.rate) * fresh;
-            (self.asked, self.since) = (0, now);
+            // Its followers answer beats as well, which nobody asked for.
+            let work = self.asked + self.messages.min(self.asked * MESSAGES_MAX);
+            self.rate += (work as f64 / span - self.rate) * fresh;
+            (self.asked, self.messages, self.since) = (0, 0, now);
         }
         // Saturates; what has not been asked for long is nothing.
         self.rate as u32
@@ -112,7 +120,7 @@ impl Node {
     }
 
     /// Where a border of a group should be that gives something away, by what is asked of all groups.
-    pub(crate) fn border_due(&self, stand: &Stand) -> Option<(Operation, Motive)> {
+    pub(crate) fn border_due(&self, now: Time, stand: &Stand) -> Option<(Operation, Motive)> {
         let ring = self.ring()?;
         let Stand { group, before, after } = stand;
         if ring.buckets(group).iter().any(|bucket| ring.moved.contains_key(bucket)) {
@@ -132,7 +140,18 @@ impl Node {
             Some((place, (burdens[place].load() / burdens[place].capacity) as u64))
         };
         let (place, load) = of_each(group.name.id)?;
-        let (to, border) = gift(&burdens, place)?;
+        let is_fresh = |other: &&Group| {
+            let heard = ring.heard.get(&other.name.id).copied().unwrap_or_default();
+            other.name.id == group.name.id || now.since(heard) < FRESH
+        };
+        let beside = |id| groups.iter().position(|group| group.name.id == id);
+        let (to, border) = match ring.knows_all() && groups.iter().all(is_fresh) {
+            true => gift(&burdens, place)?,
+            false => {
+                let (before, after) = (beside(before.name.id)?, beside(after.name.id)?);
+                gift_beside(&burdens[before], &burdens[place], &burdens[after])?
+            }
+        };
         let (id, left, right) = (group.name.id, before.name.id, after.name.id);
         let (operation, taker) = match to {
             To::After => (Operation::Repartition { left: id, right, border }, right),
@@ -203,5 +222,7 @@ mod tests {
         assert_eq!(meter.read(Time(2 * second)), 750);
         assert_eq!(meter.read(Time(2 * second)), 750, "no time has passed");
         assert_eq!(meter.read(Time(9 * second)), 0);
+        meter.messages = 1_000;
+        assert_eq!(meter.read(Time(11 * second)), 0, "beats are nobody's request");
     }
 }

@@ -259,7 +259,7 @@ impl Node {
             }
             Message::Gap { session, expected } => self.on_gap(cx, bucket, session.0, expected, out),
             Message::SessionLost { session } => self.on_session_lost(cx, bucket, session.0, out),
-            Message::NotTaken => self.on_not_taken(cx, bucket, from),
+            Message::NotTaken => self.on_not_taken(cx, bucket, from, out),
             Message::TakesBatches => self.on_takes_batches(cx, bucket, from, out),
             Message::Begin { session } => self.on_begin(bucket, from, session, out),
             Message::Begun { session, since } => self.on_begun(cx, bucket, session, since, out),
@@ -267,7 +267,10 @@ impl Node {
             Message::ReadAnswers { id, applied, replies } => {
                 self.on_read_answers(cx, bucket, (id, applied), replies, out);
             }
-            Message::ReadRefused { id } => self.lane(bucket).reads.refused(id),
+            Message::ReadRefused { id } => {
+                self.lane(bucket).reads.refused(id);
+                self.seek(cx, bucket, out);
+            }
             Message::ReadIndex { id } => self.on_read_index(cx, bucket, from, id, out),
             Message::ReadIndexed { id, index } => self.on_read_indexed(cx, bucket, (id, index), out),
             Message::Full => self.lane(bucket).leader_full_until = cx.now + TICK * 10,
@@ -387,7 +390,7 @@ impl Node {
                 // True of the chosen state, which nothing on this disk can change.
                 out.send_early(origin, Message::SessionLost { session }.about(bucket));
             }
-            shard::Output::NotTaken { origin } if origin == me => self.on_not_taken(cx, bucket, me),
+            shard::Output::NotTaken { origin } if origin == me => self.on_not_taken(cx, bucket, me, out),
             shard::Output::NotTaken { origin } => self.turn_away(bucket, origin, out),
             shard::Output::Read { ticket, applied, replies } => {
                 self.read_done(cx, bucket, (ticket, applied), replies, out);

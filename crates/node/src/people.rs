@@ -93,6 +93,10 @@ impl People {
         People { known: config.bootstrap.iter().map(founder).collect(), ..People::default() }
     }
 
+    pub(crate) fn count(&self) -> usize {
+        self.known.len()
+    }
+
     pub(crate) fn get(&self, id: NodeId) -> Option<&Person> {
         self.known.get(&id)
     }

@@ -29,6 +29,8 @@ use crate::ring::Ring;
 const JOIN_EVERY: Duration = Duration::from_millis(500);
 /// How often leaders say that they lead: messages get lost.
 const LEADS_EVERY: Duration = Duration::from_millis(500);
+/// So many nodes are reminded at once who leads, and more in turn.
+const REMINDED: usize = 16;
 /// Buckets of which it is known who leads them; beyond that those are forgotten that are not asked about.
 const HINTS_MAX: usize = 4_096;
 /// Nodes that a node knows of before it is a member.
@@ -368,7 +370,7 @@ impl Node {
             Some(view) => view.members.iter().map(|member| member.id).collect(),
             None => {
                 // The members of its log hear it from the log.
-                self.audience(BTreeSet::new(), is_reminder)
+                self.audience(BTreeSet::new(), is_reminder, REMINDED)
             }
         };
         for id in told.into_iter().filter(|id| *id != self.config.me.id) {

@@ -23,8 +23,10 @@ use crate::ring::{Figures, Ring, Word, first_group, note_content, note_name};
 
 /// How often those who speak for groups say what these are.
 const TELL_EVERY: Duration = Duration::from_millis(500);
-/// Beside the members of a group and of its neighbours so many are told each time what its home keeps, in turn.
-pub(crate) const TOLD_AT_ONCE: usize = 16;
+/// While no more nodes are known, all are told each time what homes keep: groups reckon with what all others have to do.
+const FEW: usize = 192;
+/// Beyond that the members of a group and of its neighbours are told each time, and so many others in turn.
+const TOLD_AT_ONCE: usize = 16;
 /// Groups of which a node is told that knows of none.
 const TOLD_SEATS: usize = 16;
 
@@ -173,17 +175,18 @@ impl Node {
         let near = seat.groups().flat_map(|group| group.members.iter().copied()).collect();
         let preset = ring.sights.preset();
         let word = Word::Seat { figures: figures.collect(), seat: Box::new(seat), preset };
-        for id in self.audience(near, is_reminder) {
+        for id in self.audience(near, is_reminder, FEW) {
             // It is chosen: a quorum's disks have it.
             out.send_early(id, Message::Group(Box::new(word.clone())).about(home));
         }
     }
 
-    /// Those who are near, and others: all whom this node is connected to, or those whose turn it is.
-    pub(crate) fn audience(&self, mut near: BTreeSet<NodeId>, in_turn: bool) -> BTreeSet<NodeId> {
+    /// Those who are near, and others: all whom this node is connected to, or those whose turn it is if more than a few nodes are known.
+    pub(crate) fn audience(&self, mut near: BTreeSet<NodeId>, in_turn: bool, few: usize) -> BTreeSet<NodeId> {
         let turn = self.ring().map_or(0, |ring| ring.turn);
         let others: Vec<NodeId> = self.connected.iter().copied().filter(|id| !near.contains(id)).collect();
-        let turns = if in_turn { others.len().div_ceil(TOLD_AT_ONCE).max(1) } else { 1 };
+        let is_few = self.ring().is_some_and(|ring| ring.people.count() <= few);
+        let turns = if in_turn && !is_few { others.len().div_ceil(TOLD_AT_ONCE).max(1) } else { 1 };
         let told = others.into_iter().enumerate().filter(|(place, _)| place % turns == turn % turns);
         near.extend(told.map(|(_, id)| id));
         near.remove(&self.config.me.id);
