@@ -94,6 +94,12 @@ impl Node {
         self.dispatch(cx, bucket, out);
     }
 
+    /// Whoever was asked does not lead.
+    pub(crate) fn on_read_refused(&mut self, cx: &mut Cx<'_>, bucket: Bucket, id: u64, out: &mut Out) {
+        self.lane(bucket).reads.refused(id);
+        self.seek(cx, bucket, out);
+    }
+
     pub(crate) fn on_session_lost(&mut self, cx: &mut Cx<'_>, bucket: Bucket, session: u64, out: &mut Out) {
         let origin = &mut self.lane(bucket).origin;
         if session != origin.session().0 {

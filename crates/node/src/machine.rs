@@ -267,10 +267,7 @@ impl Node {
             Message::ReadAnswers { id, applied, replies } => {
                 self.on_read_answers(cx, bucket, (id, applied), replies, out);
             }
-            Message::ReadRefused { id } => {
-                self.lane(bucket).reads.refused(id);
-                self.seek(cx, bucket, out);
-            }
+            Message::ReadRefused { id } => self.on_read_refused(cx, bucket, id, out),
             Message::ReadIndex { id } => self.on_read_index(cx, bucket, from, id, out),
             Message::ReadIndexed { id, index } => self.on_read_indexed(cx, bucket, (id, index), out),
             Message::Full => self.lane(bucket).leader_full_until = cx.now + TICK * 10,
