@@ -24,6 +24,13 @@ pub enum Latency {
         /// The mean of what is added.
         mean: Duration,
     },
+    /// Pareto: most are hardly more than the least, few are very long; the mean is `shape / (shape - 1)` times the least.
+    Pareto {
+        /// The least that is possible.
+        least: Duration,
+        /// The smaller, the heavier the tail; above 1 there is a mean.
+        shape: f64,
+    },
     /// Lognormal: what measured networks and disks mostly look like.
     Lognormal {
         /// Half of all draws are below.
@@ -43,6 +50,7 @@ impl Latency {
             Latency::Constant(span) => nanos(span),
             Latency::Uniform(low, high) => rng.between(nanos(low), nanos(high).max(nanos(low))),
             Latency::Exponential { floor, mean } => nanos(floor) + scale(nanos(mean), exponential(rng)),
+            Latency::Pareto { least, shape } => scale(nanos(least), exp(exponential(rng) / shape)),
             Latency::Lognormal { median, sigma } => scale(nanos(median), exp(sigma * normal(rng))),
         }
     }
@@ -109,6 +117,7 @@ mod tests {
         assert_eq!(mean(Latency::Constant(MS)), 1.0);
         assert!((mean(Latency::Uniform(MS, 3 * MS)) - 2.0).abs() < 0.05);
         assert!((mean(Latency::Exponential { floor: MS, mean: MS }) - 2.0).abs() < 0.05);
+        assert!((mean(Latency::Pareto { least: MS, shape: 3.0 }) - 1.5).abs() < 0.03);
         // The mean of a lognormal is the median times exp(sigma^2 / 2).
         assert!((mean(Latency::Lognormal { median: MS, sigma: 0.5 }) - 1.133).abs() < 0.03);
     }

@@ -9,6 +9,7 @@
 //! | `load` | figure 15b: how uneven nodes are loaded by fetches of popular users |
 //! | `scale` | figure 16: throughput of 20 to 160 nodes, beside clusters of five that were cut once and for all |
 //! | `hot-spots` | what is hot becomes something else every minute |
+//! | `churn` | figures 13 and 14: 840 nodes that come and go, all over the world; `churn-poisson-180` is one point |
 //! | `size` | rings of 100 to 10,000 nodes: whether they stay whole, and what a node knows, sends and is connected to |
 //!
 //! | file | what |
@@ -25,7 +26,7 @@ mod runs;
 mod setup;
 mod town;
 
-pub use land::{Setup as LandSetup, measure as measure_land};
+pub use land::{Lives, Setup as LandSetup, measure as measure_land};
 pub use runs::{HEAVY, NAMES, run};
 pub use setup::{Setup, Sites};
 pub use town::{Heat, Setup as LoadSetup, System, measure};

@@ -15,10 +15,10 @@ use crate::node::operator::leader;
 use crate::{Failure, Row, World};
 
 /// The names of all experiments.
-pub const NAMES: [&str; 8] =
-    ["sizes", "operations", "latencies", "joins", "load", "scale", "hot-spots", "size"];
+pub const NAMES: [&str; 9] =
+    ["sizes", "operations", "latencies", "joins", "load", "scale", "hot-spots", "size", "churn"];
 /// Those of them that take hours, and gigabytes, with many nodes: they run only if they are asked for.
-pub const HEAVY: [&str; 4] = ["load", "scale", "hot-spots", "size"];
+pub const HEAVY: [&str; 5] = ["load", "scale", "hot-spots", "size", "churn"];
 
 /// How long anything may take until the ring is at rest.
 const REST_MAX: Duration = Duration::from_secs(300);
@@ -39,7 +39,12 @@ pub fn run(name: &str, seed: u64, told: &mut dyn FnMut(Row)) -> Result<bool, Fai
         "scale" => town::scale(seed, told)?,
         "hot-spots" => town::hot_spots(seed, told)?,
         "size" => land::size(seed, told)?,
-        _ => return Ok(false),
+        "churn" => land::churns(seed, told)?,
+        // One point of it.
+        _ => match name.strip_prefix("churn-").and_then(|point| land::churn(point, seed, told)) {
+            Some(ended) => ended?,
+            None => return Ok(false),
+        },
     }
     Ok(true)
 }

@@ -65,6 +65,17 @@ impl Sites {
         (0..nodes).map(spot).collect()
     }
 
+    /// How far nodes are from each other, one way, by their places.
+    pub(super) fn distances(self, nodes: usize, rng: &mut Rng) -> Vec<Vec<Duration>> {
+        let spots = self.spots(nodes, rng);
+        let far = |one: usize, other: usize| {
+            let ((site, own), (there, its)) = (spots[one], spots[other]);
+            let micros = if one == other { 0 } else { own + its + self.between(site, there) };
+            Duration::from_micros(micros)
+        };
+        (0..nodes).map(|one| (0..nodes).map(|other| far(one, other)).collect()).collect()
+    }
+
     fn between(self, one: usize, other: usize) -> u64 {
         match self {
             Sites::One => 0,
@@ -101,18 +112,13 @@ impl Setup {
     /// Sites by place, and the world they make: no disks, as in the paper's measurements.
     pub(super) fn world(&self) -> (Vec<usize>, WorldOptions) {
         let mut rng = Rng::new(self.seed ^ 0x7363_6174_7465_7221);
-        let spots = self.sites.spots(self.nodes, &mut rng);
-        let far = |one: usize, other: usize| {
-            let ((site, own), (there, its)) = (spots[one], spots[other]);
-            let micros = if one == other { 0 } else { own + its + self.sites.between(site, there) };
-            Duration::from_micros(micros)
-        };
-        let row = |one: usize| (0..self.nodes).map(|other| far(one, other)).collect();
+        let spots = self.sites.spots(self.nodes, &mut rng.clone());
+        let distance = self.sites.distances(self.nodes, &mut rng);
         let calm = WorldOptions::calm(self.seed, self.nodes);
         let options = WorldOptions {
             network: NetworkOptions {
                 latency: Latency::Uniform(self.way * 9 / 10, self.way * 11 / 10),
-                distance: (0..self.nodes).map(row).collect(),
+                distance,
                 order: Order::Fifo,
                 ..calm.network.clone()
             },

@@ -3,6 +3,7 @@
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
 use std::time::Duration;
 
+use quorate_api::history::{Ending, Op, Record};
 use quorate_api::{Consistency, Outcome, Reply};
 use quorate_kernel::{ClusterId, NodeId, Rng};
 use quorate_node::{
@@ -16,23 +17,33 @@ use crate::node::words;
 use crate::{Agenda, Boot, Harness, Nodes, Replacement, Seen, Verdict};
 
 const JOIN: u64 = 0;
-const DIE: u64 = 1;
-const ASK: u64 = 2;
+const ASK: u64 = 1;
 /// Nodes that wait to join are looked at so often.
 const JOIN_EVERY: Duration = Duration::from_millis(100);
-/// A new connection stands after so long, and is known to be broken after as long.
+/// A new connection stands after so long.
 const CONNECT: Duration = Duration::from_millis(2);
 /// Who has no answer to its first words tries another address after so long.
 const JOIN_AGAIN: Duration = Duration::from_secs(5);
-const KEYS: u64 = 100_000;
 
 /// What clients got.
 #[derive(Debug, Default, Clone)]
 pub(super) struct Got {
     pub(super) asked: u64,
     pub(super) failed: u64,
-    /// In microseconds.
-    pub(super) took: Vec<u64>,
+    /// Their node died meanwhile, and they with it.
+    pub(super) lost: u64,
+    /// Of reads and of writes, in microseconds.
+    pub(super) took: [Vec<u64>; 2],
+}
+
+/// Something that a client asked.
+struct Asked {
+    node: NodeId,
+    at: Duration,
+    key: String,
+    /// What it writes; none: it reads.
+    value: Option<String>,
+    counts: bool,
 }
 
 /// See the module's documentation.
@@ -41,6 +52,10 @@ pub(super) struct Land {
     rng: Rng,
     /// Nodes that are there and were let in, or try to be.
     live: Vec<NodeId>,
+    /// Those of them that serve.
+    ready: Vec<NodeId>,
+    /// When nodes will die.
+    deaths_due: BTreeSet<(Duration, NodeId)>,
     /// Nodes that run and know nobody yet.
     strangers: VecDeque<NodeId>,
     /// When a node was told of somebody first.
@@ -48,10 +63,15 @@ pub(super) struct Land {
     /// Whom a node is connected to, and who to it.
     to: BTreeMap<NodeId, BTreeSet<NodeId>>,
     from: BTreeMap<NodeId, BTreeSet<NodeId>>,
-    asked: BTreeMap<Ticket, (NodeId, Duration)>,
+    asked: BTreeMap<Ticket, Asked>,
+    /// What clients did, if it is judged.
+    pub(super) records: Vec<Record>,
     tickets: u64,
-    /// Whether nodes die and clients ask.
+    /// Whether nodes die and clients ask, and whether that is counted.
     pub(super) is_open: bool,
+    pub(super) counts: bool,
+    /// Keys that are still to be read once more in the end.
+    pub(super) looks: Option<u64>,
     pub(super) deaths: u64,
     pub(super) got: Got,
 }
@@ -62,13 +82,18 @@ impl Land {
             rng: Rng::new(setup.seed ^ 0x6c61_6e64),
             setup,
             live: Vec::new(),
+            ready: Vec::new(),
+            deaths_due: BTreeSet::new(),
             strangers: VecDeque::new(),
             began: BTreeMap::new(),
             to: BTreeMap::new(),
             from: BTreeMap::new(),
             asked: BTreeMap::new(),
+            records: Vec::new(),
             tickets: 0,
             is_open: false,
+            counts: false,
+            looks: None,
             deaths: 0,
             got: Got::default(),
         }
@@ -94,15 +119,26 @@ impl Land {
         }
         let late: Vec<NodeId> =
             self.began.iter().filter(|(_, at)| now - **at >= JOIN_AGAIN).map(|(id, _)| *id).collect();
+        let serving: Vec<NodeId> =
+            self.began.keys().copied().filter(|id| nodes.machine(*id).is_some_and(Node::is_ready)).collect();
+        for node in serving {
+            self.began.remove(&node);
+            self.ready.push(node);
+            if self.is_open {
+                self.expect_death(node, now);
+            }
+        }
         for node in late {
             match nodes.machine(node).map(|node| node.groups().is_empty()) {
                 Some(true) => {
                     self.introduce(node, agenda);
                     self.began.insert(node, now);
                 }
-                Some(false) | None => drop(self.began.remove(&node)),
+                Some(false) => {}
+                None => drop(self.began.remove(&node)),
             }
         }
+        self.kill_some(agenda);
         agenda.wake(JOIN_EVERY, JOIN);
     }
 
@@ -145,29 +181,85 @@ impl Land {
 
     fn ask(&mut self, agenda: &mut Agenda<Input>) {
         agenda.wake(self.pause(self.setup.think / self.setup.nodes as u32), ASK);
-        let Some(node) = self.rng.pick(&self.live).copied().filter(|_| self.is_open) else { return };
-        let key = format!("key:{}", self.rng.below(KEYS));
-        let request = if self.rng.chance(1, 2) {
-            words::one(&["GET", &key])
-        } else {
-            words::one(&["SET", &key, "value"])
+        let looks = self.looks.is_some_and(|left| left > 0);
+        let Some(node) = self.rng.pick(&self.ready).copied().filter(|_| self.is_open || looks) else {
+            return;
         };
         self.tickets += 1;
         let ticket = Ticket(self.tickets);
-        self.asked.insert(ticket, (node, agenda.now()));
-        self.got.asked += 1;
+        let (number, value) = match &mut self.looks {
+            Some(left) => {
+                *left -= 1;
+                (*left, None)
+            }
+            None => (
+                self.rng.below(self.setup.keys),
+                self.rng.chance(1, 2).then(|| format!("value:{}", self.tickets)),
+            ),
+        };
+        let key = format!("key:{number}");
+        let request = match &value {
+            Some(value) => words::one(&["SET", &key, value]),
+            None => words::one(&["GET", &key]),
+        };
+        let (at, counts) = (agenda.now(), self.counts);
+        self.got.asked += u64::from(counts);
+        self.asked.insert(ticket, Asked { node, at, key, value, counts });
         let connection = ConnectionId(self.tickets);
-        let request =
-            ClientRequest { connection, ticket, request, consistency: Consistency::Strict, identity: None };
+        let consistency = Consistency::Strict;
+        let request = ClientRequest { connection, ticket, request, consistency, identity: None };
         agenda.input(Duration::ZERO, node, Input::Requests(vec![request]));
     }
 
-    fn kill_one(&mut self, agenda: &mut Agenda<Input>) {
-        agenda.wake(self.pause(self.setup.lifetime / self.setup.nodes as u32), DIE);
-        if let Some(node) = self.rng.pick(&self.live).copied().filter(|_| self.is_open) {
+    /// Writes down what a client did; `None`: nobody told it.
+    fn note(&mut self, ticket: Ticket, asked: Asked, now: Duration, outcome: Option<&Outcome>) {
+        if !self.setup.is_judged {
+            return;
+        }
+        let Asked { at, key, value, .. } = asked;
+        let result = match outcome {
+            Some(Outcome::Done(Reply::Bulk(bytes))) => {
+                Some(Some(String::from_utf8_lossy(bytes).into_owned()))
+            }
+            Some(Outcome::Done(_)) => Some(None),
+            _ => None,
+        };
+        let (ending, op) = match (outcome, value) {
+            (Some(Outcome::Done(_)), None) => (Ending::Ok, Op::Read { key, result }),
+            (_, None) => (Ending::Fail, Op::Read { key, result: None }),
+            (Some(Outcome::Done(_)), value) => (Ending::Ok, Op::Write { key, value }),
+            (Some(Outcome::Refused(_)), value) => (Ending::Fail, Op::Write { key, value }),
+            (_, value) => (Ending::Unknown, Op::Write { key, value }),
+        };
+        let (start, end) = (at.as_nanos() as u64, now.as_nanos() as u64);
+        let end = (ending != Ending::Unknown).then_some(end);
+        let is_final = self.looks.is_some();
+        self.records.push(Record { client: ticket.0, start, end, outcome: ending, ops: vec![op], is_final });
+    }
+
+    fn expect_death(&mut self, node: NodeId, now: Duration) {
+        let life = self.setup.lives.of(self.setup.lifetime).draw(&mut self.rng);
+        self.deaths_due.insert((now + Duration::from_nanos(life), node));
+    }
+
+    fn kill_some(&mut self, agenda: &mut Agenda<Input>) {
+        let now = agenda.now();
+        if !self.is_open {
+            return self.deaths_due.clear();
+        }
+        if self.deaths_due.is_empty() {
+            self.ready.clone().into_iter().for_each(|node| self.expect_death(node, now));
+        }
+        while let Some((_, node)) = self.deaths_due.first().copied().filter(|(at, _)| *at <= now) {
+            self.deaths_due.pop_first();
             self.deaths += 1;
             agenda.crash(Duration::ZERO, node, Duration::from_millis(10));
         }
+    }
+
+    /// Requests that have not ended.
+    pub(super) fn open(&self) -> usize {
+        self.asked.len()
     }
 }
 
@@ -178,7 +270,10 @@ impl Harness for Land {
         let is_founder = boot == Boot::First && node.0 <= FOUNDERS;
         self.to.entry(node).or_default();
         match is_founder {
-            true => self.live.push(node),
+            true => {
+                self.live.push(node);
+                self.ready.push(node);
+            }
             false => self.strangers.push_back(node),
         }
         let founders = if is_founder { 1..FOUNDERS + 1 } else { 0..0 };
@@ -189,20 +284,23 @@ impl Harness for Land {
             buckets: self.setup.buckets(),
             copies: self.setup.copies,
             topology: Topology::Ring,
-            placing: Placing { preset: Some(Preset::Steady), ..Placing::production() },
-            log: Setup::log(),
-            limits: Limits::production(),
+            placing: Placing {
+                preset: Some(Preset::Steady),
+                repair_after: Some(Duration::from_secs(1)),
+                ..Placing::production()
+            },
+            log: self.setup.log(),
+            limits: self.setup.limits(),
         })
     }
 
     fn start(&mut self, agenda: &mut Agenda<Input>) {
-        [JOIN, DIE, ASK].into_iter().for_each(|token| agenda.wake(Duration::from_secs(2), token));
+        [JOIN, ASK].into_iter().for_each(|token| agenda.wake(Duration::from_secs(2), token));
     }
 
     fn woken(&mut self, token: u64, nodes: &Nodes<Node>, agenda: &mut Agenda<Input>) -> Verdict {
         match token {
             JOIN => self.let_some_in(nodes, agenda),
-            DIE => self.kill_one(agenda),
             _ => self.ask(agenda),
         }
         Ok(())
@@ -210,13 +308,21 @@ impl Harness for Land {
 
     fn crashed(&mut self, node: NodeId, agenda: &mut Agenda<Input>) {
         self.live.retain(|id| *id != node);
+        self.ready.retain(|id| *id != node);
         self.began.remove(&node);
         for peer in self.to.remove(&node).unwrap_or_default() {
             self.from.entry(peer).or_default().remove(&node);
         }
         for peer in self.from.remove(&node).unwrap_or_default() {
             self.to.entry(peer).or_default().remove(&node);
-            agenda.input(CONNECT, peer, Input::PeerLost(node));
+            agenda.input(self.setup.noticed, peer, Input::PeerLost(node));
+        }
+        let lost: Vec<Ticket> =
+            self.asked.iter().filter(|(_, asked)| asked.node == node).map(|(ticket, _)| *ticket).collect();
+        for ticket in lost {
+            let Some(asked) = self.asked.remove(&ticket) else { continue };
+            self.got.lost += u64::from(asked.counts);
+            self.note(ticket, asked, agenda.now(), None);
         }
     }
 
@@ -226,14 +332,17 @@ impl Harness for Land {
             Output::Replies(replies) => {
                 for (connection, ticket, outcome) in replies {
                     agenda.input(Duration::ZERO, seen.node, Input::ConnectionClosed(connection));
-                    let Some((_, at)) = self.asked.remove(&ticket) else { continue };
-                    match outcome {
-                        Outcome::Done(Reply::Error(error)) => return Err(format!("answered with {error:?}")),
-                        Outcome::Done(_) => self.got.took.push((seen.now - at).as_micros() as u64),
-                        Outcome::Refused(_) | Outcome::Unknown => {
-                            self.got.failed += 1;
-                        }
+                    let Some(asked) = self.asked.remove(&ticket) else { continue };
+                    if let Outcome::Done(Reply::Error(error)) = &outcome {
+                        return Err(format!("answered with {error:?}"));
                     }
+                    if asked.counts && matches!(outcome, Outcome::Done(_)) {
+                        let took = (seen.now - asked.at).as_micros() as u64;
+                        self.got.took[usize::from(asked.value.is_some())].push(took);
+                    } else if asked.counts {
+                        self.got.failed += 1;
+                    }
+                    self.note(ticket, asked, seen.now, Some(&outcome));
                 }
             }
             _ => {}

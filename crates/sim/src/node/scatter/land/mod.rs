@@ -11,9 +11,11 @@ mod harness;
 mod setup;
 mod tally;
 
+use std::time::Duration;
+
 use crate::{Failure, Row};
 
-pub use setup::Setup;
+pub use setup::{Lives, Setup};
 pub use tally::measure;
 
 /// 100 to 10,000 nodes.
@@ -24,10 +26,27 @@ pub(super) fn size(seed: u64, told: &mut dyn FnMut(Row)) -> Result<(), Failure> 
     Ok(())
 }
 
+/// One point, by its name without the experiment's: how lifetimes are spread, and their mean in seconds.
+pub(super) fn churn(point: &str, seed: u64, told: &mut dyn FnMut(Row)) -> Option<Result<(), Failure>> {
+    let (lives, seconds) = point.split_once('-')?;
+    let lives = [Lives::Exponential, Lives::Pareto].into_iter().find(|it| it.name() == lives)?;
+    let lifetime = Duration::from_secs(seconds.parse().ok()?);
+    Some(measure(&Setup::churn(840, lives, lifetime, seed)).map(told))
+}
+
+/// Figures 13 and 14: 840 nodes all over the world, lifetimes of 100 to 1,000 s.
+pub(super) fn churns(seed: u64, told: &mut dyn FnMut(Row)) -> Result<(), Failure> {
+    for lives in [Lives::Exponential, Lives::Pareto] {
+        for seconds in [100, 180, 300, 500, 1_000] {
+            let setup = Setup::churn(840, lives, Duration::from_secs(seconds), seed);
+            told(measure(&setup)?);
+        }
+    }
+    Ok(())
+}
+
 #[cfg(test)]
 mod tests {
-    use std::time::Duration;
-
     use super::*;
     use crate::row::Fact;
 

@@ -3,12 +3,43 @@
 use std::num::NonZeroU16;
 use std::time::Duration;
 
+use quorate_kernel::Rng;
+use quorate_node::Limits;
 use quorate_replog::Config;
 
+use super::super::setup::Sites;
 use crate::{ClockOptions, DiskOptions, Latency, NetworkOptions, Order, WorldOptions};
 
 /// Nodes that found the ring; all others join.
 pub(super) const FOUNDERS: u64 = 7;
+
+/// How lifetimes are spread.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Lives {
+    /// Whoever has lived long dies as soon as others: deaths are a Poisson process.
+    Exponential,
+    /// Whoever has lived long lives on: Pareto with shape 1.1, as the paper has it.
+    Pareto,
+}
+
+impl Lives {
+    /// Its name in results.
+    pub fn name(self) -> &'static str {
+        match self {
+            Lives::Exponential => "poisson",
+            Lives::Pareto => "pareto",
+        }
+    }
+
+    /// Lifetimes with this mean.
+    pub(super) fn of(self, mean: Duration) -> Latency {
+        const SHAPE: f64 = 1.1;
+        match self {
+            Lives::Exponential => Latency::Exponential { floor: Duration::ZERO, mean },
+            Lives::Pareto => Latency::Pareto { least: mean.mul_f64((SHAPE - 1.0) / SHAPE), shape: SHAPE },
+        }
+    }
+}
 
 /// A run.
 #[derive(Debug, Clone, PartialEq)]
@@ -23,6 +54,18 @@ pub struct Setup {
     pub joins_percent: u32,
     /// How long nodes live, in the mean.
     pub lifetime: Duration,
+    /// How lifetimes are spread.
+    pub lives: Lives,
+    /// Where nodes stand.
+    pub sites: Sites,
+    /// How long it takes until those connected to a node know that it died.
+    pub noticed: Duration,
+    /// Keys that clients ask for.
+    pub keys: u64,
+    /// Whether all that clients did is kept and judged.
+    pub is_judged: bool,
+    /// Nodes die for so long before anything is counted.
+    pub warm: Duration,
     /// Between two operations of the same node's client.
     pub think: Duration,
     /// Counted, after the ring has formed.
@@ -40,9 +83,33 @@ impl Setup {
             buckets: (nodes / 2).clamp(16, 8_192) as u16,
             joins_percent: 10,
             lifetime: Duration::from_secs(1_000),
+            lives: Lives::Exponential,
+            sites: Sites::One,
+            noticed: Duration::from_millis(2),
+            keys: 100_000,
+            is_judged: false,
+            warm: Duration::ZERO,
             think: Duration::from_secs(10),
             span: Duration::from_secs(30),
             seed,
+        }
+    }
+
+    /// Nodes all over the world that live so long, in the mean: figures 13 and 14 of the paper, with 840 nodes and a million operations.
+    pub fn churn(nodes: usize, lives: Lives, lifetime: Duration, seed: u64) -> Setup {
+        Setup {
+            copies: 9,
+            lifetime,
+            lives,
+            sites: Sites::World,
+            // Four heartbeats of half a second.
+            noticed: Duration::from_secs(2),
+            keys: 20_000,
+            think: Duration::from_millis(200),
+            is_judged: true,
+            warm: Duration::from_secs(30),
+            span: Duration::from_secs(240),
+            ..Setup::of(nodes, seed)
         }
     }
 
@@ -50,10 +117,20 @@ impl Setup {
         NonZeroU16::new(self.buckets).unwrap_or(NonZeroU16::MIN)
     }
 
-    /// Logs whose leaders are missed after a second or two, not sooner: ten thousand nodes under one eye beat a lot.
-    pub(super) fn log() -> Config {
-        let (heartbeat, election) = (Duration::from_millis(200), Duration::from_millis(1_000));
+    /// Logs whose leaders are missed after a second or two, not sooner: ten thousand nodes under one eye beat a lot, and around the world the way
+    /// alone takes long.
+    pub(super) fn log(&self) -> Config {
+        let (heartbeat, election) = match self.sites {
+            Sites::One => (Duration::from_millis(200), Duration::from_millis(1_000)),
+            _ => (Duration::from_millis(500), Duration::from_millis(2_000)),
+        };
         Config { heartbeat, election, lease: election, ..Config::production() }
+    }
+
+    /// What is not answered is asked again after more than the longest way there and back.
+    pub(super) fn limits(&self) -> Limits {
+        let retry = if self.sites == Sites::One { 200 } else { 1_000 };
+        Limits { retry: Duration::from_millis(retry), ..Limits::production() }
     }
 
     pub(super) fn world(&self) -> WorldOptions {
@@ -62,6 +139,10 @@ impl Setup {
         WorldOptions {
             network: NetworkOptions {
                 latency: Latency::Uniform(way / 2, way),
+                distance: match self.sites {
+                    Sites::One => Vec::new(),
+                    sites => sites.distances(self.nodes, &mut Rng::new(self.seed ^ 0x776f_726c_6421)),
+                },
                 order: Order::Fifo,
                 ..calm.network.clone()
             },

@@ -3,6 +3,8 @@
 use std::time::Duration;
 
 use quorate_api::Bucket;
+use quorate_api::history::Check;
+use quorate_checker::{History, Verdict as Judged};
 use quorate_node::Node;
 
 use super::harness::{Got, Land};
@@ -16,6 +18,8 @@ const WHOLE_MAX: Duration = Duration::from_secs(60);
 /// How long after everybody has a group nothing is counted yet.
 const SETTLED: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_secs(1);
+/// How long the last look may take.
+const LOOK_MAX: Duration = Duration::from_secs(300);
 
 /// Nodes that are in no group, as they see it.
 fn outside(world: &World<Land>) -> usize {
@@ -71,22 +75,27 @@ pub fn measure(setup: &Setup) -> Result<Row, Failure> {
     let before =
         (world.counts(), world.marks().count("node.seek.asked"), world.marks().count("node.group.changed"));
     world.harness_mut().is_open = true;
+    world.run_for(setup.warm);
+    world.harness_mut().counts = true;
     world.run_for(setup.span);
     let after =
         (world.counts(), world.marks().count("node.seek.asked"), world.marks().count("node.group.changed"));
-    world.harness_mut().is_open = false;
+    (world.harness_mut().is_open, world.harness_mut().counts) = (false, false);
     let buckets = setup.buckets();
     run_until(&mut world, WHOLE_MAX, "the ring is not whole in the end", |world| {
         whole_ring(world.nodes(), buckets).map(drop)
     })?;
     let groups = whole_ring(world.nodes(), buckets).map_err(Failure::Liveness)?;
+    let judged = judge(&mut world, setup)?;
     let led = (0..buckets.get())
         .map(Bucket)
         .filter(|bucket| crate::node::operator::leader(world.nodes(), *bucket).is_some());
     let led = led.count() as u64;
     let (nodes, seconds) = (setup.nodes as f64, setup.span.as_secs_f64());
     let per_node = |count: u64| count as f64 / nodes / seconds;
-    let mut row = Row::new("size")
+    let mut row = Row::new(if setup.is_judged { "churn" } else { "size" })
+        .text("lives", setup.lives.name())
+        .text("sites", setup.sites.name())
         .count("nodes", setup.nodes as u64)
         .count("groups", groups as u64)
         .count("buckets", u64::from(setup.buckets))
@@ -107,20 +116,51 @@ pub fn measure(setup: &Setup) -> Result<Row, Failure> {
         let (mean, max) = spread(&world, |node| node.knowledge().counts()[of]);
         row = row.number(name, mean).count(most, max);
     }
-    Ok(answers(row, &world.harness().got))
+    Ok(answers(row, &world.harness().got).count("judged", judged))
+}
+
+/// Reads every key once more, and judges all that clients did: how many operations were judged.
+fn judge(world: &mut World<Land>, setup: &Setup) -> Result<u64, Failure> {
+    if !setup.is_judged {
+        return Ok(0);
+    }
+    world.harness_mut().looks = Some(setup.keys);
+    run_until(world, LOOK_MAX, "the last look does not end", |world| match world.harness() {
+        land if land.looks == Some(0) && land.open() == 0 => Ok(()),
+        land => Err(format!("{} requests are open", land.open())),
+    })?;
+    let records = std::mem::take(&mut world.harness_mut().records);
+    let count = records.len() as u64;
+    let history = History::from_records(records).map_err(|error| Failure::Safety(error.to_string()))?;
+    let report = quorate_checker::check(&history, Check::Linear);
+    match report.verdict {
+        Judged::Ok => Ok(count),
+        _ => Err(Failure::Safety(format!("{report}"))),
+    }
 }
 
 fn answers(row: Row, got: &Got) -> Row {
-    let mut took = got.took.clone();
-    took.sort_unstable();
-    let soon = took.iter().filter(|us| **us < 3_000_000).count();
-    let at =
-        |percent: usize| took.get((took.len() * percent / 100).min(took.len().saturating_sub(1))).copied();
-    let mean = took.iter().sum::<u64>() as f64 / took.len().max(1) as f64;
-    row.count("operations", got.asked)
+    let asked = got.asked - got.lost;
+    let all = || got.took.iter().flatten();
+    let soon = all().filter(|us| **us < 3_000_000).count();
+    let mut row = row
+        .count("operations", asked)
+        .count("lost_with_their_nodes", got.lost)
         .count("failed", got.failed)
-        .number("answered_percent", 100.0 * soon as f64 / got.asked.max(1) as f64)
-        .number("mean_ms", mean / 1e3)
-        .number("p50_ms", at(50).unwrap_or_default() as f64 / 1e3)
-        .number("p99_ms", at(99).unwrap_or_default() as f64 / 1e3)
+        .number("answered_percent", 100.0 * soon as f64 / asked.max(1) as f64);
+    let names =
+        [["read_mean_ms", "read_p50_ms", "read_p99_ms"], ["write_mean_ms", "write_p50_ms", "write_p99_ms"]];
+    for (names, took) in names.into_iter().zip(&got.took) {
+        let mut took = took.clone();
+        took.sort_unstable();
+        let at = |percent: usize| {
+            took.get((took.len() * percent / 100).min(took.len().saturating_sub(1))).copied()
+        };
+        let mean = took.iter().sum::<u64>() as f64 / took.len().max(1) as f64;
+        let [mean_name, half, most] = names;
+        row = row.number(mean_name, mean / 1e3);
+        row = row.number(half, at(50).unwrap_or_default() as f64 / 1e3);
+        row = row.number(most, at(99).unwrap_or_default() as f64 / 1e3);
+    }
+    row
 }
