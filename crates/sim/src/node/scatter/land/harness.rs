@@ -7,8 +7,7 @@ use quorate_api::history::{Ending, Op, Record};
 use quorate_api::{Consistency, Outcome, Reply};
 use quorate_kernel::{ClusterId, NodeId, Rng};
 use quorate_node::{
-    ClientRequest, ConnectionId, Input, Limits, Message, Node, NodeConfig, Output, Placing, Preset, Ticket,
-    Topology,
+    ClientRequest, ConnectionId, Input, Message, Node, NodeConfig, Output, Placing, Preset, Ticket, Topology,
 };
 
 use super::setup::{FOUNDERS, Setup};
