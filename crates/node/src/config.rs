@@ -13,8 +13,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::interface::Member;
 
-/// Most buckets a cluster may have: each costs its leader a heartbeat to every follower 20 times a second, and every
-/// turn looks at all of them.
+/// Most buckets a cluster may have: each costs its leader a heartbeat to every follower 20 times a second.
 pub const BUCKETS_MAX: u16 = 256;
 
 /// Settings of a node.

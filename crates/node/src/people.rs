@@ -5,6 +5,7 @@
 //! some of each slot of its routing table (`routing.rs`), and others by chance. The members of a group watch each other: whoever answers
 //! nothing for a while is not there (Scatter 3.2).
 
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use bytes::Bytes;
@@ -20,7 +21,7 @@ use crate::machine::{Node, Out};
 use crate::message::Message;
 use crate::ring::{Ring, Word};
 
-/// So many connections, about, whatever the size of the cluster.
+/// So many nodes a node chooses to be connected to, about, whatever the size of the cluster; those that chose it come to that.
 const CONNECTIONS_MAX: usize = 128;
 /// Nodes that are known; more are not remembered.
 const KNOWN_MAX: usize = 4_096;
@@ -36,6 +37,11 @@ const CONNECT_SOON: Duration = Duration::from_millis(250);
 const CONNECT_EVERY: Duration = Duration::from_secs(5);
 /// Whoever has not introduced itself for so long, or was of no use, is no reason for a connection any more.
 const WANTED_FOR: Duration = Duration::from_secs(25);
+
+/// A number that looks like chance and is always the same: the multiplier of SplitMix64.
+pub(crate) fn disorder(number: u64) -> u64 {
+    number.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
 
 /// A node, as others know it.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -69,7 +75,7 @@ impl Person {
 #[derive(Debug, Default)]
 pub(crate) struct People {
     known: BTreeMap<NodeId, Person>,
-    /// Those whom this node has questions for, or was told of.
+    /// Those whom this node has questions for.
     wanted: BTreeMap<NodeId, Time>,
     /// Those who introduced themselves: they want to be answered.
     callers: BTreeMap<NodeId, Time>,
@@ -198,7 +204,7 @@ impl Node {
     pub(crate) fn introduce_to(&self, to: NodeId, out: &mut Out) {
         let Some(ring) = self.ring() else { return };
         // Says only who and where this node is, and others are; what groups are is chosen.
-        let mut say = |word| out.send_early(to, Message::Group(alloc::boxed::Box::new(word)));
+        let mut say = |word| out.send_early(to, Message::Group(Box::new(word)));
         say(Word::Here(self.myself().into()));
         if ring.group_with(to).is_none() {
             let others = ring.people.known.values().filter(|person| person.member.id != to);
@@ -239,7 +245,7 @@ impl Node {
         if !unknown.is_empty() {
             let word = Word::Who(unknown.into_iter().take(TOLD_MAX).collect());
             // A question; nothing about this node's disk is told.
-            out.send_early(from, Message::Group(alloc::boxed::Box::new(word)));
+            out.send_early(from, Message::Group(Box::new(word)));
         }
     }
 
@@ -247,7 +253,7 @@ impl Node {
         let people: Vec<Person> = ids.iter().take(TOLD_MAX).filter_map(|id| self.person(*id)).collect();
         if !people.is_empty() {
             // Says only who and where others are.
-            out.send_early(from, Message::Group(alloc::boxed::Box::new(Word::People(people))));
+            out.send_early(from, Message::Group(Box::new(Word::People(people))));
         }
     }
 
@@ -302,7 +308,7 @@ impl Node {
         let mut others: Vec<NodeId> = people.known.keys().copied().filter(|id| !ids.contains(id)).collect();
         let room = CONNECTIONS_MAX.saturating_sub(ids.len());
         if others.len() > room {
-            others.sort_by_cached_key(|id| (id.0 ^ self.config.me.id.0).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+            others.sort_by_cached_key(|id| disorder(id.0 ^ me.0));
             others.truncate(room);
         }
         ids.extend(others);
@@ -352,11 +358,11 @@ impl Node {
             ring.people.known.retain(|id, _| is_used(id));
         }
         if introduces {
-            let me: alloc::boxed::Box<Person> = self.myself().into();
+            let me: Box<Person> = self.myself().into();
             let chosen = self.ring().map(|ring| &ring.people.chosen);
             for peer in chosen.into_iter().flatten() {
                 // Says only who and where this node is.
-                out.send_early(*peer, Message::Group(alloc::boxed::Box::new(Word::Here(me.clone()))));
+                out.send_early(*peer, Message::Group(Box::new(Word::Here(me.clone()))));
             }
         }
     }

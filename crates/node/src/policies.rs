@@ -223,8 +223,8 @@ impl Node {
         let Some(ring) = self.ring().filter(|ring| now.since(ring.sights.looked_at) >= LOOK_EVERY) else {
             return;
         };
-        let there =
-            ring.members().into_iter().filter(|id| *id == me || self.connected.contains(id)).collect();
+        // A connection that ends may be one that was not needed: who is dead is let go by its group.
+        let there = ring.members();
         let watched = self.watched();
         self.ask_how_far(now, watched.iter().copied(), out);
         let Some(ring) = self.ring_mut() else { return };

@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::machine::{Node, Out};
 use crate::message::Message;
-use crate::people::Person;
+use crate::people::{Person, disorder};
 use crate::placing::LEADERLESS;
 use crate::ring::{Ring, Word};
 
@@ -63,7 +63,7 @@ impl Ring {
     /// Where this node stands on the ring: where its group begins, or anywhere.
     fn position(&self, me: NodeId) -> u64 {
         let own = self.group_with(me).map(|group| group.span.start);
-        own.unwrap_or_else(|| me.0.wrapping_mul(0x9e37_79b9_7f4a_7c15))
+        own.unwrap_or_else(|| disorder(me.0))
     }
 
     fn slots(&self, me: NodeId) -> BTreeMap<(u32, u64), Vec<&Group>> {
@@ -83,7 +83,7 @@ impl Ring {
             let connected = members().filter(|id| is_connected(*id));
             // Not all nodes shall choose the same ones.
             let mut others: Vec<NodeId> = members().filter(|id| !is_connected(*id)).collect();
-            others.sort_by_cached_key(|id| (id.0 ^ me.0).wrapping_mul(0x9e37_79b9_7f4a_7c15));
+            others.sort_by_cached_key(|id| disorder(id.0 ^ me.0));
             contacts.extend(connected.chain(others).take(CONTACTS_OF_SLOT));
         }
         contacts

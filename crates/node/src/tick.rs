@@ -28,6 +28,10 @@ impl Node {
         }
         let late = self.transactions.overdue(self.config.limits.deadline, cx.now);
         self.end_transactions(cx, late, out);
+        if self.ring().is_some() {
+            // Perhaps somebody else leads by now.
+            self.transactions.doubted().into_iter().for_each(|bucket| self.seek(cx, bucket, out));
+        }
         self.send_transactions(cx, out);
         self.look_after_members(cx, out);
         if self.disk_full && self.leads_any() {

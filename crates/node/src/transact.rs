@@ -50,9 +50,6 @@ impl TurnedAway {
 impl Node {
     /// Sends transactions that are due to those who coordinate them.
     pub(crate) fn send_transactions(&mut self, cx: &mut Cx<'_>, out: &mut Out) {
-        if self.ring().is_some() {
-            self.transactions.doubted().into_iter().for_each(|bucket| self.seek(cx, bucket, out));
-        }
         for (bucket, transaction) in self.transactions.due(self.config.limits.retry, cx.now) {
             match self.believed_leader(bucket) {
                 Some(leader) if leader == self.config.me.id => {
