@@ -7,6 +7,7 @@ use core::time::Duration;
 use quorate_kernel::NodeId;
 use serde::{Deserialize, Serialize};
 
+use crate::borders::UNEVEN_BESIDE;
 use crate::group::{GroupId, MEMBERS_MAX};
 
 /// What a node shares failures with, from the largest to the smallest. Nodes without a name for something share one.
@@ -59,6 +60,12 @@ impl Near {
         }
         near
     }
+
+    /// The same for each thousand of so many members: where all nodes share a site, a large group is no nearer than a small one.
+    fn share(self, size: usize) -> Near {
+        let share = |count: usize| count * 1_000 / size.max(1);
+        Near { host: share(self.host), rack: share(self.rack), zone: share(self.zone) }
+    }
 }
 
 /// What is wanted of groups that are safe enough.
@@ -102,13 +109,16 @@ pub fn choose(candidates: &[Candidate], most: f64, aim: Aim) -> Option<Choice> {
         Aim::Latency => open.iter().copied().min_by_key(|candidate| {
             (candidate.latency.unwrap_or(Duration::MAX), candidate.near, candidate.size, candidate.group)
         }),
-        // Of equals the largest: it splits soonest, while the others stay as large as they should be. If the smallest were chosen, all
-        // would grow until they are as large as may be, and each write would have more copies than are wanted.
-        Aim::Load => open.iter().copied().max_by(|one, other| {
-            let rest =
-                |candidate: &Candidate| (Reverse(candidate.near), candidate.size, Reverse(candidate.group));
-            one.load.total_cmp(&other.load).then_with(|| rest(one).cmp(&rest(other)))
-        }),
+        // Borders even out what differs by less than this; of such equals the largest: it splits soonest, while the others stay as large as
+        // they should be. If the smallest were chosen, or the busiest for each member, which mostly is the same, all would grow until they
+        // are as large as may be, and each write would have more copies than are wanted.
+        Aim::Load => {
+            let busiest = open.iter().map(|candidate| candidate.load).fold(0.0, f64::max);
+            let is_busy = |candidate: &&Candidate| candidate.load * UNEVEN_BESIDE >= busiest;
+            open.iter().copied().filter(is_busy).max_by_key(|candidate| {
+                (Reverse(candidate.near.share(candidate.size)), candidate.size, Reverse(candidate.group))
+            })
+        }
     };
     needy.or_else(|| best().map(chosen(Some(aim))))
 }
@@ -206,7 +216,26 @@ mod tests {
         assert_eq!(choose(&groups, 1e-7, Aim::Latency), fits(2, Aim::Latency));
         assert_eq!(choose(&groups, 1e-7, Aim::Load), fits(3, Aim::Load));
         (groups[2].load, groups[1].size) = (0.0, 11);
+        groups.iter_mut().for_each(|group| (group.near.rack, group.near.zone) = (group.size, group.size));
         assert_eq!(choose(&groups, 1e-7, Aim::Load), fits(2, Aim::Load), "the largest splits soonest");
+        groups[1].near.zone = 10;
+        groups[2].near.zone = 4;
+        assert_eq!(
+            choose(&groups, 1e-7, Aim::Load),
+            fits(3, Aim::Load),
+            "but where fewer share a site with it"
+        );
+        groups.iter_mut().for_each(|group| group.near = Near::default());
+        for (group, load) in groups.iter_mut().zip([150.0, 100.0, 90.0]) {
+            group.load = load;
+        }
+        assert_eq!(
+            choose(&groups, 1e-7, Aim::Load),
+            fits(2, Aim::Load),
+            "also if it has a little less to do"
+        );
+        groups[0].load = 170.0;
+        assert_eq!(choose(&groups, 1e-7, Aim::Load), fits(1, Aim::Load), "but not if it has much less");
         groups[0].failure = Some(1e-6);
         assert_eq!(choose(&groups, 1e-7, Aim::Load), needy(1), "safety goes first");
     }

@@ -1,8 +1,11 @@
 //! What a group's home keeps of it, and what an operation replaces there.
 //!
 //! A group has its *home* where its span begins: the shard there keeps three lines, the group and its two neighbours as they are. An
-//! operation is one atomic compare-and-replace of lines at all the homes concerned. The two lines of a link, one at each home, are
-//! always replaced together and under the same number; so whoever knows one knows what the other has to be built on.
+//! operation is one atomic compare-and-replace of lines at all the homes concerned. A change of members alone replaces the lines that
+//! name the group, at three homes, and neighbours do that at the same time without meeting. Whatever changes who is beside whom, or
+//! where, replaces both lines of each link concerned, one at each home, under one number that both keep as their *link*. So a line
+//! that names a neighbour was replaced last by one of two: by an operation on the link, or later by a change of that neighbour's
+//! members. Whoever knows the group's own line and its end of the link knows the number of the other end.
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
@@ -16,6 +19,8 @@ use crate::operation::Operation;
 pub struct Line {
     /// Grows whenever the line is replaced; 0: it never was.
     pub number: u64,
+    /// Of a line that names a neighbour: the number under which both lines of the link were last replaced.
+    pub link: u64,
     /// Whom it names; nobody, if no group has its home here.
     pub group: Option<Group>,
 }
@@ -47,10 +52,8 @@ pub struct Seat {
 pub struct Edit {
     /// The number that the line has to have.
     pub on: u64,
-    /// The number it gets.
-    pub number: u64,
-    /// Whom it names then.
-    pub group: Option<Group>,
+    /// What it is then.
+    pub line: Line,
 }
 
 /// What an operation replaces, by the position of the home.
@@ -59,7 +62,7 @@ pub type Edits = BTreeMap<(u64, Which), Edit>;
 impl Seat {
     /// The seat of a cluster's first group.
     pub fn founded(group: Group) -> Seat {
-        let line = || Line { number: 1, group: Some(group.clone()) };
+        let line = || Line { number: 1, link: 1, group: Some(group.clone()) };
         Seat { lines: [line(), line(), line()] }
     }
 
@@ -96,11 +99,16 @@ impl Seat {
     /// Carries out an edit, if the line is the one that it builds on; whether it was.
     pub fn apply(&mut self, which: Which, edit: &Edit) -> bool {
         let line = &mut self.lines[which as usize];
-        let fits = line.number == edit.on && edit.number > edit.on;
+        let fits = line.number == edit.on && edit.line.number > edit.on;
         if fits {
-            *line = Line { number: edit.number, group: edit.group.clone() };
+            *line = edit.line.clone();
         }
         fits
+    }
+
+    /// The number of the line that names this group at the other end of a link, if nobody has replaced it meanwhile.
+    pub fn far(&self, which: Which) -> u64 {
+        self.line(Which::Own).number.max(self.line(which).link)
     }
 }
 
@@ -126,39 +134,46 @@ impl Operation {
         let plan = self.plan(&stands)?;
         let lines = seats.iter().chain([fresh]).flat_map(|seat| &seat.lines);
         let number = lines.map(|line| line.number).max().unwrap_or_default() + 1;
+        let line = |group| Line { number, link: number, group };
+        // Who is beside whom stays as it is, unless a group that is alone is its own neighbour.
+        let is_alone = |stand: &Stand| stand.before.name.id == stand.group.name.id;
+        let keeps_links = matches!(self, Operation::Members { .. }) && !stands.iter().any(is_alone);
+        let replaced = if keeps_links { &Which::ALL[..1] } else { &Which::ALL };
         let mut edits = Edits::new();
-        // A group that changes is compared whole, and replaced, or goes.
+        // A group that changes is compared, and replaced, or goes.
         for seat in seats {
             let Some(own) = &seat.line(Which::Own).group else { continue };
-            for which in Which::ALL {
-                let edit = Edit { on: seat.line(which).number, number, group: None };
-                edits.insert((own.span.start, which), edit);
+            for which in replaced {
+                let edit = Edit { on: seat.line(*which).number, line: line(None) };
+                edits.insert((own.span.start, *which), edit);
             }
         }
         for Stand { group, before, after } in plan.heirs {
             let home = group.span.start;
-            for (which, named) in Which::ALL.into_iter().zip([group, before, after]) {
-                let on = fresh.line(which).number;
-                let edit = edits.entry((home, which)).or_insert(Edit { on, number, group: None });
-                edit.group = Some(named);
+            for (which, named) in replaced.iter().zip([group, before, after]) {
+                let on = fresh.line(*which).number;
+                let edit = edits.entry((home, *which)).or_insert(Edit { on, line: line(None) });
+                edit.line.group = Some(named);
             }
         }
-        // The other line of a link, at the home of the group that changes, has the same number.
-        let link = |border: u64, which: Which| {
-            let ends = |seat: &&Seat| {
+        // The other line of a link, at the home of the group that changes, tells what this one has to be.
+        let ends = |border: u64, which: Which| {
+            let is_there = |seat: &&Seat| {
                 let span = seat.line(Which::Own).group.as_ref().map(|group| group.span);
                 span.is_some_and(|span| border == if which == Which::Before { span.start } else { span.end })
             };
-            seats.iter().find(ends).map_or(0, |seat| seat.line(which).number)
+            let seat = seats.iter().find(is_there);
+            seat.map_or((0, 0), |seat| (seat.far(which), seat.line(which).link))
         };
         for (own, [before, after]) in plan.neighbours {
             let (home, end) = (own.span.start, own.span.end);
-            for (which, named, on) in [
-                (Which::Before, before, link(home, Which::After)),
-                (Which::After, after, link(end, Which::Before)),
+            for (which, named, (on, link)) in [
+                (Which::Before, before, ends(home, Which::After)),
+                (Which::After, after, ends(end, Which::Before)),
             ] {
                 if named.is_some() {
-                    edits.insert((home, which), Edit { on, number, group: named });
+                    let link = if keeps_links { link } else { number };
+                    edits.insert((home, which), Edit { on, line: Line { link, ..line(named) } });
                 }
             }
         }

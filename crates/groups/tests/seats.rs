@@ -45,7 +45,7 @@ impl World {
             let seat = self.homes.entry(*home).or_default();
             if broken == Broken::Uncompared {
                 edit.on = seat.line(*which).number;
-                edit.number = edit.number.max(edit.on + 1);
+                edit.line.number = edit.line.number.max(edit.on + 1);
             }
             seat.apply(*which, &edit);
         }
@@ -66,8 +66,12 @@ impl World {
             {
                 return Err(format!("{group:?} and the next do not know each other: {own:?} {next:?}"));
             }
-            if own.line(Which::After).number != next.line(Which::Before).number {
-                return Err("the lines of a link have different numbers".into());
+            let (end, begin) = (own.line(Which::After), next.line(Which::Before));
+            if end.link != begin.link {
+                return Err("the lines of a link were replaced apart".into());
+            }
+            if end.number != next.far(Which::Before) || begin.number != own.far(Which::After) {
+                return Err("the lines of a link are not those that the other end tells".into());
             }
             for (home, epoch) in self.epochs.iter_mut().filter(|(home, _)| group.span.contains(**home)) {
                 if *epoch > group.name.epoch {

@@ -16,7 +16,7 @@ fn ring(borders: &[u64]) -> Ring {
         let members = (10 * id..10 * id + 3).map(NodeId).collect();
         Group { name: Name { id: GroupId(id), epoch: 1 }, span: Span { start, end }, members }
     };
-    let line = |index: usize| Line { number: 1, group: Some(group(index)) };
+    let line = |index: usize| Line { number: 1, link: 1, group: Some(group(index)) };
     let seat = |index: usize| Seat::new(line(index), line(index + count - 1), line(index + 1));
     (0..count).map(|index| (borders[index], seat(index))).collect()
 }
@@ -71,7 +71,7 @@ fn a_split_makes_two_and_tells_both_neighbours() {
     let all = |home| Which::ALL.map(|which| (home, which));
     let expected = [&[(0, Which::After)][..], &all(100), &all(150), &[(200, Which::Before)]].concat();
     assert_eq!(edits.keys().copied().collect::<Vec<_>>(), expected);
-    assert!(edits.values().all(|edit| edit.number == 2));
+    assert!(edits.values().all(|edit| edit.line.number == 2));
     assert!(apply(&mut ring, &edits));
     let groups: Vec<&Group> = ring.values().filter_map(own).collect();
     let sizes: Vec<(u64, usize, u64)> =
@@ -175,4 +175,34 @@ fn names_are_read_as_they_are_written() {
         assert_eq!(id.to_string().parse(), Ok(id));
     }
     assert!(["", "g", "12", "gx", "g-1"].iter().all(|text| text.parse::<GroupId>().is_err()));
+}
+
+#[test]
+fn neighbours_change_their_members_at_the_same_time() {
+    for borders in [&[0, 1 << 62, 1 << 63][..], &[0, 1 << 63]] {
+        let mut ring = ring(borders);
+        let change = |id: u64| Operation::Members {
+            group: GroupId(id),
+            add: nodes([10 * id + 5]),
+            remove: nodes([10 * id]),
+        };
+        // Both are planned before either happens.
+        let (first, second) = (edits(&ring, &change(1)), edits(&ring, &change(2)));
+        for edits in [first, second] {
+            assert!(apply(&mut ring, &edits.expect("it makes sense")), "{borders:?}");
+        }
+        let groups =
+            happens(&mut ring, &Operation::Members { group: GroupId(1), add: nodes([16]), remove: vec![] });
+        assert_eq!(groups[0].members, nodes([11, 12, 15, 16]));
+        assert_eq!(groups[1].members, nodes([21, 22, 25]));
+        // A border between them was planned on what they were.
+        let moved = Operation::Repartition { left: GroupId(1), right: GroupId(2), border: 1 << 61 };
+        let planned = edits(&ring, &moved).expect("it makes sense");
+        happens(&mut ring, &change_back(2));
+        assert!(!apply(&mut ring, &planned), "{borders:?}");
+    }
+}
+
+fn change_back(id: u64) -> Operation {
+    Operation::Members { group: GroupId(id), add: nodes([10 * id]), remove: nodes([10 * id + 5]) }
 }

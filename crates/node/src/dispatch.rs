@@ -158,26 +158,29 @@ impl Node {
 
     /// After each step: who was turned away is told as soon as there is reason to come again.
     pub(crate) fn look_after_batches(&mut self, cx: &mut Cx<'_>, out: &mut Out) {
-        let mut takers = core::mem::take(&mut self.takers);
+        let mut stepped = core::mem::take(&mut self.stepped);
+        stepped.sort_unstable();
+        stepped.dedup();
         let ring = self.roster.as_ref().and_then(|roster| roster.ring.as_ref());
-        for (bucket, replica) in &mut self.replicas {
+        stepped.retain(|bucket| {
+            let Some(replica) = self.replicas.get_mut(bucket) else { return false };
             let takes = replica.shard.takes_batches();
-            if takes && !replica.took {
+            let took = core::mem::replace(&mut replica.took, takes);
+            let is_new = takes && !took;
+            if is_new {
                 for origin in core::mem::take(&mut replica.turned_away) {
                     // A hint; harmless if forgotten.
                     out.send_early(origin, Message::TakesBatches.about(*bucket));
                 }
                 replica.meter.begin(cx.now, ring.map_or(0.0, |ring| ring.load_of(*bucket)));
-                takers.push(*bucket);
             }
-            replica.took = takes;
-        }
-        self.announce(&takers, out);
-        for bucket in takers.drain(..) {
+            is_new
+        });
+        self.announce(&stepped, out);
+        for bucket in stepped {
             self.note_elected(cx.wall, bucket);
             self.lane(bucket).origin.resume();
             self.dispatch(cx, bucket, out);
         }
-        self.takers = takers;
     }
 }

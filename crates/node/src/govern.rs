@@ -202,22 +202,15 @@ impl Node {
     ) -> Option<(Option<Wanted>, usize)> {
         let (me, repair_after) = (self.config.me.id, self.config.repair_after());
         // Whoever is let go by mistake comes back.
-        let there: Vec<bool> = group.members.iter().map(|id| self.is_there(*id, cx.now)).collect();
+        let all_gone: Vec<NodeId> =
+            group.members.iter().copied().filter(|id| self.is_gone(*id, cx.now)).collect();
         let ring = self.roster.as_mut()?.ring.as_mut()?;
-        for (id, is_there) in group.members.iter().zip(there) {
-            match is_there {
-                true => drop(ring.missing.remove(id)),
-                false => drop(ring.missing.entry(*id).or_insert(cx.now)),
-            }
-        }
-        let is_gone =
-            |id: &NodeId| ring.missing.get(id).is_some_and(|since| cx.now.since(*since) >= repair_after);
+        let is_gone = |id: &NodeId| all_gone.contains(id);
         // A node that asked one group after the other may be in two: the larger lets it go.
         let key = |group: &Group| (group.members.len(), group.name.id);
-        let is_twice = |id: &NodeId| {
-            let others = ring.groups().into_iter().filter(|other| other.name.id != group.name.id);
-            others.filter(|other| other.members.contains(id)).any(|other| key(other) < key(group))
-        };
+        let others = ring.groups().into_iter().filter(|other| other.name.id != group.name.id);
+        let smaller: Vec<&Group> = others.filter(|other| key(other) < key(group)).collect();
+        let is_twice = |id: &NodeId| smaller.iter().any(|other| other.members.contains(id));
         let stays_twice = self.config.limits.breaks(Mutant::InTwoGroups);
         let wants_out = |id: &NodeId| ring.leavers.contains(&(home, *id));
         let (mut gone, mut emptied, mut twice) = (Vec::new(), Vec::new(), Vec::new());
@@ -312,8 +305,8 @@ impl Node {
         self.break_rules(&mut edits, changed);
         let mut parts: BTreeMap<Bucket, Part> = BTreeMap::new();
         for ((home, which), edit) in edits {
-            let content = note_content(edit.group.as_ref());
-            let note = Note { name: note_name(which), on: edit.on, number: edit.number, content };
+            let content = note_content(&edit.line);
+            let note = Note { name: note_name(which), on: edit.on, number: edit.line.number, content };
             parts.entry(Bucket::of_position(home, self.config.buckets)).or_default().notes.push(note);
         }
         parts
@@ -327,10 +320,10 @@ impl Node {
             edits.retain(|(home, _), edit| is_own(*home) || edit.on == 0);
         }
         if limits.breaks(Mutant::HomesKept) {
-            edits.retain(|_, edit| edit.group.is_some());
+            edits.retain(|_, edit| edit.line.group.is_some());
         }
         for edit in edits.values_mut() {
-            let Some(group) = &mut edit.group else { continue };
+            let Some(group) = &mut edit.line.group else { continue };
             if limits.breaks(Mutant::EpochsRestart) {
                 group.name.epoch = 1;
             }

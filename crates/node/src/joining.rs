@@ -19,7 +19,7 @@ use crate::ring::{Ring, Word};
 
 /// How often a node without a group asks for one. Longer than a way around the world and back.
 const ASK_EVERY: Duration = Duration::from_millis(400);
-/// How many groups it looks at; and how many where it goes by the time that operations take (Scatter 6.1 and 6.2).
+/// How many groups it looks at first; and how many where it goes by the time that operations take (Scatter 6.1 and 6.2).
 const SAMPLES: usize = 4;
 const SAMPLES_OF_LATENCY: usize = 3;
 /// Nodes that want to join a group; who finds no room asks again.
@@ -93,12 +93,15 @@ impl Node {
             groups.retain(|group| ring.sampled.contains(&group.name.id));
         } else {
             cx.rng.shuffle(&mut groups);
-            groups.truncate(SAMPLES);
         }
         let candidates: Vec<Candidate> =
             groups.iter().filter_map(|group| self.candidate(cx.now, group)).collect();
         let most = self.chance_of_failure_most();
-        let chosen = choose(&candidates, most, aim);
+        // Of some, so that those who come at the same time do not all choose the same. If these need nobody, of all: else many groups would
+        // be on the way to what is too large, and not one.
+        let some = candidates.get(..SAMPLES).unwrap_or(&candidates);
+        let chosen = choose(some, most, aim).filter(|choice| choice.aim.is_none());
+        let chosen = chosen.or_else(|| choose(&candidates, most, aim));
         let Some(ring) = self.ring_mut() else { return };
         (ring.asked_at, ring.sampled) = (cx.now, Vec::new());
         let Some(choice) = chosen else { return };

@@ -69,8 +69,8 @@ pub struct Node {
     discarded: Position,
     /// Bytes of entries among the records persisted in this life.
     pub(crate) persisted_bytes: u64,
-    /// Scratch of [`Node::look_after_batches`].
-    pub(crate) takers: Vec<Bucket>,
+    /// Buckets whose copies here made a step since [`Node::look_after_batches`] looked.
+    pub(crate) stepped: Vec<Bucket>,
     /// Not before is it looked at who should lead which bucket.
     pub(crate) balance_at: Time,
     pub(crate) disk_full: bool,
@@ -113,7 +113,7 @@ impl Node {
             tickets: 0,
             discarded: Position::default(),
             persisted_bytes: 0,
-            takers: Vec::new(),
+            stepped: Vec::new(),
             balance_at: Time::default(),
             disk_full: false,
             is_slow: false,
@@ -319,6 +319,7 @@ impl Node {
         if let Event::Input(input) = &event {
             replica.meter.count(input);
         }
+        self.stepped.push(bucket);
         let (mut child, first) = (out.child(), out.next_position());
         replica.shard.step(cx, event, &mut child);
         let (mut told, mut bytes) = (Vec::new(), 0);

@@ -5,13 +5,16 @@
 //! some of each slot of its routing table (`routing.rs`), and others by chance. The members of a group watch each other: whoever answers
 //! nothing for a while is not there (Scatter 3.2).
 
+use alloc::borrow::Cow;
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use bytes::Bytes;
 use core::time::Duration;
 use quorate_groups::join::Place;
 use quorate_kernel::{Cx, NodeId, Time};
+use quorate_shard::Mutant;
 use serde::{Deserialize, Serialize};
 
 use crate::admin::from_log_member;
@@ -41,6 +44,12 @@ const WANTED_FOR: Duration = Duration::from_secs(25);
 /// A number that looks like chance and is always the same: the multiplier of SplitMix64.
 pub(crate) fn disorder(number: u64) -> u64 {
     number.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+}
+
+/// Each once, in their order.
+fn in_order(ids: &mut Vec<NodeId>) {
+    ids.sort_unstable();
+    ids.dedup();
 }
 
 /// A node, as others know it.
@@ -74,13 +83,14 @@ impl Person {
 /// Whom a node knows.
 #[derive(Debug, Default)]
 pub(crate) struct People {
-    known: BTreeMap<NodeId, Person>,
+    /// Shared with messages about them, of which there are many.
+    known: BTreeMap<NodeId, Arc<Person>>,
     /// Those whom this node has questions for.
     wanted: BTreeMap<NodeId, Time>,
     /// Those who introduced themselves: they want to be answered.
     callers: BTreeMap<NodeId, Time>,
     /// Those whom this node is connected to for reasons of its own.
-    chosen: BTreeSet<NodeId>,
+    chosen: Vec<NodeId>,
     /// Those who are watched: when they answered last, or were asked first.
     heard: BTreeMap<NodeId, Time>,
     since_ms: u64,
@@ -88,14 +98,12 @@ pub(crate) struct People {
     /// When it was looked last whom to be connected to; since then groups may have changed.
     connected_at: Time,
     pub(crate) is_news: bool,
-    /// Whether something was learnt of somebody since.
-    has_changed: bool,
 }
 
 impl People {
     /// The founders know each other from their settings.
     pub(crate) fn founded(config: &NodeConfig) -> People {
-        let founder = |member: &Member| (member.id, Person::stranger(member.clone()));
+        let founder = |member: &Member| (member.id, Arc::new(Person::stranger(member.clone())));
         People { known: config.bootstrap.iter().map(founder).collect(), ..People::default() }
     }
 
@@ -103,19 +111,18 @@ impl People {
         self.known.len()
     }
 
-    pub(crate) fn get(&self, id: NodeId) -> Option<&Person> {
+    pub(crate) fn get(&self, id: NodeId) -> Option<&Arc<Person>> {
         self.known.get(&id)
     }
 
     /// Takes over what is said of somebody; whether it is news.
-    fn learn(&mut self, person: Person) -> bool {
+    fn learn(&mut self, person: Arc<Person>) -> bool {
         let id = person.member.id;
         let is_news = match self.known.get(&id) {
             Some(known) => known.since_ms < person.since_ms,
             None => self.known.len() < KNOWN_MAX,
         };
         if is_news {
-            self.has_changed = true;
             self.known.insert(id, person);
         }
         is_news
@@ -181,14 +188,14 @@ impl Node {
     }
 
     /// What this node says of itself.
-    pub(crate) fn myself(&self) -> Person {
+    pub(crate) fn myself(&self) -> Arc<Person> {
         let placing = &self.config.placing;
-        Person {
+        Arc::new(Person {
             member: self.config.me.clone(),
             zone: placing.zone.clone(),
             rack: placing.rack.clone(),
             since_ms: self.ring().map_or(0, |ring| ring.people.since_ms),
-        }
+        })
     }
 
     /// A life begins.
@@ -205,7 +212,7 @@ impl Node {
         let Some(ring) = self.ring() else { return };
         // Says only who and where this node is, and others are; what groups are is chosen.
         let mut say = |word| out.send_early(to, Message::Group(Box::new(word)));
-        say(Word::Here(self.myself().into()));
+        say(Word::Here(self.myself()));
         if ring.group_with(to).is_none() {
             let others = ring.people.known.values().filter(|person| person.member.id != to);
             say(Word::People(others.take(TOLD_MAX).cloned().collect()));
@@ -214,18 +221,18 @@ impl Node {
     }
 
     /// Somebody introduces itself.
-    pub(crate) fn on_here(&mut self, now: Time, from: NodeId, person: Person, out: &mut Out) {
+    pub(crate) fn on_here(&mut self, now: Time, from: NodeId, person: Arc<Person>, out: &mut Out) {
         if person.member.id != from {
             return;
         }
         let Some(ring) = self.ring_mut() else { return };
-        let (is_news, is_new) = (ring.people.learn(person), ring.people.callers.insert(from, now).is_none());
-        if is_news || is_new {
+        let is_news = ring.people.learn(person);
+        if ring.people.callers.insert(from, now).is_none() || is_news {
             self.tell_peers(out);
         }
     }
 
-    pub(crate) fn on_people(&mut self, people: Vec<Person>, out: &mut Out) {
+    pub(crate) fn on_people(&mut self, people: Vec<Arc<Person>>, out: &mut Out) {
         let me = self.config.me.id;
         let Some(ring) = self.ring_mut() else { return };
         let mut is_news = false;
@@ -250,7 +257,7 @@ impl Node {
     }
 
     pub(crate) fn on_who(&self, from: NodeId, ids: &[NodeId], out: &mut Out) {
-        let people: Vec<Person> = ids.iter().take(TOLD_MAX).filter_map(|id| self.person(*id)).collect();
+        let people: Vec<Arc<Person>> = ids.iter().take(TOLD_MAX).filter_map(|id| self.person(*id)).collect();
         if !people.is_empty() {
             // Says only who and where others are.
             out.send_early(from, Message::Group(Box::new(Word::People(people))));
@@ -258,7 +265,7 @@ impl Node {
     }
 
     /// Somebody who is known, or this node.
-    pub(crate) fn person(&self, id: NodeId) -> Option<Person> {
+    pub(crate) fn person(&self, id: NodeId) -> Option<Arc<Person>> {
         if id == self.config.me.id {
             return Some(self.myself());
         }
@@ -267,14 +274,14 @@ impl Node {
 
     /// Whether a node is there, as far as this one sees: a connection to it stands, and if it is watched it answers.
     pub(crate) fn is_there(&self, id: NodeId, now: Time) -> bool {
-        let is_silent = || self.ring().is_some_and(|ring| ring.people.is_silent(id, now));
+        let unnoticed = self.config.limits.breaks(Mutant::SilenceUnnoticed);
+        let is_silent = || !unnoticed && self.ring().is_some_and(|ring| ring.people.is_silent(id, now));
         id == self.config.me.id || (self.connected.contains(&id) && !is_silent())
     }
 
-    /// Whether a node is not there though this one wants to be connected to it.
-    pub(crate) fn is_missed(&self, id: NodeId, now: Time) -> bool {
-        let is_wanted = self.peers_told.binary_search_by_key(&id, |peer| peer.id).is_ok();
-        is_wanted && !self.is_there(id, now)
+    /// Those who are not there though this node wants to be connected to them.
+    pub(crate) fn missed(&self, now: Time) -> BTreeSet<NodeId> {
+        self.peers_told.iter().map(|peer| peer.id).filter(|id| !self.is_there(*id, now)).collect()
     }
 
     /// Where a node stands.
@@ -299,37 +306,43 @@ impl Node {
         let me = self.config.me.id;
         let ring = self.ring()?;
         let people = &ring.people;
-        let mut ids: BTreeSet<NodeId> = people.wanted.keys().copied().collect();
-        ids.extend(self.neighbourhood());
+        let mut chosen: Vec<NodeId> = people.wanted.keys().copied().collect();
+        chosen.extend(self.neighbourhood());
         if people.known.len() > CONNECTIONS_MAX {
-            ids.extend(ring.contacts(me, |id| self.connected.contains(&id)));
+            chosen.extend(ring.contacts(me, |id| self.connected.contains(&id)));
         }
+        in_order(&mut chosen);
+        chosen.retain(|id| *id != me);
         // Others by chance that lasts: who is near to this node in a disorder of its own.
-        let mut others: Vec<NodeId> = people.known.keys().copied().filter(|id| !ids.contains(id)).collect();
-        let room = CONNECTIONS_MAX.saturating_sub(ids.len());
+        let is_other = |id: &NodeId| *id != me && chosen.binary_search(id).is_err();
+        let mut others: Vec<NodeId> = people.known.keys().copied().filter(is_other).collect();
+        let room = CONNECTIONS_MAX.saturating_sub(chosen.len());
         if others.len() > room {
-            others.sort_by_cached_key(|id| disorder(id.0 ^ me.0));
+            others.select_nth_unstable_by_key(room, |id| disorder(id.0 ^ me.0));
             others.truncate(room);
         }
-        ids.extend(others);
-        let mut all: BTreeSet<NodeId> = ids.iter().chain(people.callers.keys()).copied().collect();
+        chosen.extend(others);
+        in_order(&mut chosen);
         let logs = || self.replicas.values().flat_map(|replica| &replica.log().epoch().members);
-        all.extend(logs().map(|member| member.id));
-        all.remove(&me);
-        let is_told = !people.has_changed && all.iter().eq(self.peers_told.iter().map(|peer| &peer.id));
-        let by_log = |id: &NodeId| logs().find(|member| member.id == *id).map(from_log_member);
-        let by_word = |id: &NodeId| people.get(*id).map(|person| person.member.clone());
-        let members =
-            (!is_told).then(|| all.iter().filter_map(|id| by_word(id).or_else(|| by_log(id))).collect());
+        let mut all = chosen.clone();
+        all.extend(people.callers.keys().copied().chain(logs().map(|member| member.id)));
+        all.retain(|id| *id != me);
+        in_order(&mut all);
+        let by_log =
+            |id: &NodeId| logs().find(|member| member.id == *id).map(from_log_member).map(Cow::Owned);
+        let by_word = |id: &NodeId| people.get(*id).map(|person| Cow::Borrowed(&person.member));
+        let members = || all.iter().filter_map(|id| by_word(id).or_else(|| by_log(id)));
+        let is_told = members().eq(self.peers_told.iter().map(Cow::Borrowed));
+        let members = (!is_told).then(|| members().map(Cow::into_owned).collect());
         if let Some(ring) = self.ring_mut() {
-            (ring.people.chosen, ring.people.has_changed) = (ids, false);
+            ring.people.chosen = chosen;
         }
         members
     }
 
-    /// The members of this node's group and of those beside it.
-    pub(crate) fn neighbourhood(&self) -> BTreeSet<NodeId> {
-        let Some(ring) = self.ring() else { return BTreeSet::new() };
+    /// The members of this node's group and of those beside it, some of them more than once.
+    fn neighbourhood(&self) -> Vec<NodeId> {
+        let Some(ring) = self.ring() else { return Vec::new() };
         let own = ring.groups_with(self.config.me.id);
         let homes = own.iter().filter_map(|group| ring.seats.get(&ring.home(group)));
         let all = homes.flat_map(|seat| seat.groups());
@@ -341,13 +354,12 @@ impl Node {
         let Some(ring) = self.ring_mut() else { return };
         ring.people.wanted.retain(|_, at| now.since(*at) < WANTED_FOR);
         ring.people.callers.retain(|_, at| now.since(*at) < WANTED_FOR);
-        let introduces = now.since(ring.people.here_at) >= HERE_EVERY;
-        if introduces {
-            ring.people.here_at = now;
+        if now.since(ring.people.here_at) < HERE_EVERY {
+            return;
         }
+        ring.people.here_at = now;
         let mut used = ring.members();
-        let logs = self.replicas.values().flat_map(|replica| replica.log().peers());
-        used.extend(logs.map(|peer| peer.id));
+        used.extend(self.replicas.values().flat_map(|replica| replica.log().peer_ids()));
         let Some(roster) = &mut self.roster else { return };
         let Some(ring) = &mut roster.ring else { return };
         let (wanted, callers, connected) = (&ring.people.wanted, &ring.people.callers, &self.connected);
@@ -357,20 +369,23 @@ impl Node {
         if !used.is_empty() {
             ring.people.known.retain(|id, _| is_used(id));
         }
-        if introduces {
-            let me: Box<Person> = self.myself().into();
-            let chosen = self.ring().map(|ring| &ring.people.chosen);
-            for peer in chosen.into_iter().flatten() {
-                // Says only who and where this node is.
-                out.send_early(*peer, Message::Group(Box::new(Word::Here(me.clone()))));
-            }
+        let me = self.myself();
+        let chosen = self.ring().map(|ring| &ring.people.chosen);
+        for peer in chosen.into_iter().flatten() {
+            // Says only who and where this node is.
+            out.send_early(*peer, Message::Group(Box::new(Word::Here(me.clone()))));
         }
     }
 
     /// Says whom this node wants to be connected to, soon after that may have changed, and now and then.
     pub(crate) fn look_after_connections(&mut self, now: Time, out: &mut Out) {
         let Some(ring) = self.ring_mut() else { return };
-        let patience = if ring.people.is_news { CONNECT_SOON } else { CONNECT_EVERY };
+        let patience = match ring.people.is_news {
+            // Among so many somebody comes or goes all the time, and mostly it does not matter here.
+            true if ring.people.known.len() > CONNECTIONS_MAX => 2 * CONNECT_SOON,
+            true => CONNECT_SOON,
+            false => CONNECT_EVERY,
+        };
         if now.since(ring.people.connected_at) >= patience {
             ring.people.connected_at = now;
             ring.people.is_news = false;

@@ -359,7 +359,8 @@ impl Node {
         self.changes.insert(ticket, Asker::Follower(bucket));
         if let Some(replica) = self.replicas.get_mut(&bucket) {
             let late_at = cx.now + LATE;
-            replica.following = Some(Following { ticket, number: due.number, add: due.add, late_at });
+            let (number, add, remove) = (due.number, due.add, due.remove.clone());
+            replica.following = Some(Following { ticket, number, add, remove, late_at });
         }
         self.change(cx, bucket, (ticket, add, due.remove), out);
     }
@@ -378,7 +379,8 @@ impl Node {
     /// What must become of the members of a bucket's log, which are these.
     fn members_wanted(&self, now: Time, bucket: Bucket, ids: &[NodeId], mark: u64) -> Option<Due> {
         if let Some(ring) = self.ring() {
-            return self.possible(now, ring.members_due(bucket, ids, mark)?, ids, mark);
+            let is_gone = |id: NodeId| self.is_gone(id, now);
+            return self.possible(now, ring.members_due(bucket, ids, mark, is_gone)?, ids, mark);
         }
         let placement = self.placement()?;
         let due = placement.members_due(bucket, ids, mark);

@@ -185,14 +185,19 @@ impl Node {
         if now.since(roster.recoveries.looked_around_at) < LOOK_EVERY {
             return;
         }
+        // They are few, and looked for in every group.
+        let missed: BTreeSet<NodeId> = self.missed(now);
         let mut lost = BTreeMap::new();
         for bucket in ring.buckets_known() {
             let log = self.replicas.get(&bucket).map(Replica::log).filter(|log| log.holds());
-            let of_group = || ring.group_of(bucket).map(|group| group.members.clone());
-            let Some(members) = log.map(member_ids).or_else(of_group) else { continue };
-            let (survivors, gone): (Vec<_>, Vec<_>) =
-                members.into_iter().partition(|id| !self.is_missed(*id, now));
-            if survivors.len() <= gone.len() && !gone.is_empty() {
+            let of_log = log.map(|log| log.epoch().members.iter().map(|member| member.id));
+            let of_group = ring.group_of(bucket).filter(|_| log.is_none()).map(|group| group.members.iter());
+            let members = || {
+                of_log.clone().into_iter().flatten().chain(of_group.clone().into_iter().flatten().copied())
+            };
+            let gone = members().filter(|id| missed.contains(id)).count();
+            if gone > 0 && gone * 2 >= members().count() {
+                let (gone, survivors) = members().partition(|id| missed.contains(id));
                 lost.insert(bucket, Lost { bucket, survivors, gone });
             }
         }

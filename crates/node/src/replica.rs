@@ -19,6 +19,8 @@ pub(crate) struct Following {
     pub(crate) number: u64,
     /// Who becomes a member.
     pub(crate) add: Vec<NodeId>,
+    /// Who is one no more.
+    pub(crate) remove: Vec<NodeId>,
     /// Whoever is not ready then is left out, if others are.
     pub(crate) late_at: Time,
 }

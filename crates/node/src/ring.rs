@@ -16,7 +16,7 @@ use core::num::NonZeroU16;
 use quorate_api::Bucket;
 use quorate_buckets::Due;
 use quorate_groups::preset::Preset;
-use quorate_groups::{Group, GroupId, Seat, Which};
+use quorate_groups::{Group, GroupId, Line, Seat, Which};
 use quorate_kernel::{NodeId, Time, wire};
 use serde::{Deserialize, Serialize};
 
@@ -31,6 +31,9 @@ use crate::routing::Found;
 
 /// The note that names the group whose home a bucket is; those of its neighbours follow.
 const SEAT: u8 = 2;
+
+/// A log does without members that are gone as long as so many are left.
+const WITHOUT_GONE_MIN: usize = 3;
 
 /// What nodes say to each other about groups.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -60,9 +63,9 @@ pub enum Word {
     /// From a member to whoever speaks for its group: agreements would take so many microseconds if it led.
     Agrees(u32),
     /// To whoever a connection stands to, and now and then: who the sender is, and where.
-    Here(Box<Person>),
+    Here(Arc<Person>),
     /// Who others are, and where.
-    People(Vec<Person>),
+    People(Vec<Arc<Person>>),
     /// A question: where are these?
     Who(Vec<NodeId>),
     /// A question that goes from node to node: which group holds this position?
@@ -108,7 +111,7 @@ pub(crate) struct Ring {
     pub(crate) loads: BTreeMap<Bucket, u32>,
     /// By bucket: who should lead it, as was said last.
     pub(crate) leaders: BTreeMap<Bucket, NodeId>,
-    /// Members of groups that this node speaks for which are not there, and since when.
+    /// Members of groups of which this node leads buckets that are not there, and since when.
     pub(crate) missing: BTreeMap<NodeId, Time>,
     /// By home: how its operations go.
     pub(crate) efforts: BTreeMap<Bucket, Effort>,
@@ -126,6 +129,8 @@ pub(crate) struct Ring {
     pub(crate) preset_noted: Preset,
     /// Whether logs may have to follow something that was just learnt.
     pub(crate) is_news: bool,
+    /// When this node looked around last.
+    pub(crate) looked_at: Time,
     pub(crate) told_at: Time,
     /// Counts how often some were told what homes keep.
     pub(crate) turn: usize,
@@ -139,8 +144,8 @@ pub(crate) fn note_name(which: Which) -> u8 {
 }
 
 /// What the note of a line says.
-pub(crate) fn note_content(group: Option<&Group>) -> Bytes {
-    Bytes::from(wire::encode(&group))
+pub(crate) fn note_content(line: &Line) -> Bytes {
+    Bytes::from(wire::encode(&(&line.group, line.link)))
 }
 
 impl Ring {
@@ -171,6 +176,7 @@ impl Ring {
                 handings: Vec::new(),
                 preset_noted: Preset::Steady,
                 is_news: false,
+                looked_at: Time::default(),
                 told_at: Time::default(),
                 turn: 0,
                 asked_at: Time::default(),
@@ -294,12 +300,21 @@ impl Ring {
         all.skip(skipped).take_while(|bucket| !is_before(bucket)).collect()
     }
 
-    /// What must become of the log of a bucket that has these members and this mark.
-    pub(crate) fn members_due(&self, bucket: Bucket, log: &[NodeId], mark: u64) -> Option<Due> {
+    /// What must become of the log of a bucket that has these members and this mark. It does without members that are gone before
+    /// their group has agreed to that, since that may take long; but for the last few, who might be there after all.
+    pub(crate) fn members_due(
+        &self,
+        bucket: Bucket,
+        log: &[NodeId],
+        mark: u64,
+        is_gone: impl Fn(NodeId) -> bool,
+    ) -> Option<Due> {
         let group = self.group_of(bucket)?;
         let number = group.name.epoch;
-        let add: Vec<NodeId> = group.members.iter().copied().filter(|id| !log.contains(id)).collect();
-        let remove: Vec<NodeId> = log.iter().copied().filter(|id| !group.members.contains(id)).collect();
+        let stay: Vec<NodeId> = group.members.iter().copied().filter(|id| !is_gone(*id)).collect();
+        let wanted = if stay.len() < WITHOUT_GONE_MIN { &group.members } else { &stay };
+        let add: Vec<NodeId> = wanted.iter().copied().filter(|id| !log.contains(id)).collect();
+        let remove: Vec<NodeId> = log.iter().copied().filter(|id| !wanted.contains(id)).collect();
         let in_line = mark == number && add.is_empty() && remove.is_empty();
         (mark <= number && !in_line).then_some(Due { number, add, remove })
     }

@@ -9,6 +9,7 @@
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 use quorate_api::Bucket;
@@ -48,7 +49,7 @@ pub struct Found {
     /// The bucket of the position, by which ballot it is led, and who leads it.
     pub led: Option<(Bucket, Ballot, NodeId)>,
     /// Where the members of the group are.
-    pub people: Vec<Person>,
+    pub people: Vec<Arc<Person>>,
 }
 
 /// Where in the table of somebody at `own` a group belongs that begins at `start`: how many digits of the distance are nothing, and the first
@@ -76,15 +77,19 @@ impl Ring {
     }
 
     /// Some members of the groups in each slot of the table.
-    pub(crate) fn contacts(&self, me: NodeId, is_connected: impl Fn(NodeId) -> bool) -> BTreeSet<NodeId> {
-        let mut contacts = BTreeSet::new();
+    pub(crate) fn contacts(&self, me: NodeId, is_connected: impl Fn(NodeId) -> bool) -> Vec<NodeId> {
+        let mut contacts = Vec::new();
         for groups in self.slots(me).into_values() {
             let members = || groups.iter().flat_map(|group| group.members.iter().copied());
-            let connected = members().filter(|id| is_connected(*id));
-            // Not all nodes shall choose the same ones.
-            let mut others: Vec<NodeId> = members().filter(|id| !is_connected(*id)).collect();
-            others.sort_by_cached_key(|id| disorder(id.0 ^ me.0));
-            contacts.extend(connected.chain(others).take(CONTACTS_OF_SLOT));
+            let before = contacts.len();
+            contacts.extend(members().filter(|id| is_connected(*id)).take(CONTACTS_OF_SLOT));
+            let room = CONTACTS_OF_SLOT - (contacts.len() - before);
+            if room > 0 {
+                // Not all nodes shall choose the same ones.
+                let mut others: Vec<NodeId> = members().filter(|id| !is_connected(*id)).collect();
+                others.sort_by_cached_key(|id| disorder(id.0 ^ me.0));
+                contacts.extend(others.into_iter().take(room));
+            }
         }
         contacts
     }

@@ -61,7 +61,10 @@ impl Node {
         let line = |which: Which| match shard.note(note_name(which)) {
             // What cannot be read names nobody.
             Some(note) => {
-                Line { number: note.number, group: wire::decode(&note.content).unwrap_or_default() }
+                // Programs before this one replaced both lines of a link at a time, and wrote down no number for that.
+                let alone = |_| wire::decode(&note.content).map(|group| (group, note.number));
+                let (group, link) = wire::decode(&note.content).or_else(alone).unwrap_or_default();
+                Line { number: note.number, link, group }
             }
             None => Line::default(),
         };
@@ -70,10 +73,20 @@ impl Node {
         (seat.age() > 0).then_some(seat)
     }
 
+    /// Whether a bucket keeps anything of a group.
+    fn has_seat(&self, bucket: Bucket) -> bool {
+        let shard = self.replicas.get(&bucket).map(|replica| &replica.shard);
+        let has = |which| {
+            shard.is_some_and(|shard| shard.note(note_name(which)).is_some_and(|note| note.number > 0))
+        };
+        Which::ALL.into_iter().any(has)
+    }
+
     /// Looks after the groups: founds the first, speaks for those whose homes are led here, and asks for one for this node.
     pub(crate) fn look_after_ring(&mut self, cx: &mut Cx<'_>, out: &mut Out) {
         self.found_ring(cx, out);
         self.look_after_connections(cx.now, out);
+        self.look_for_missing(cx.now);
         self.look_around(cx, out);
         self.ask_for_group(cx, out);
         let homes: Vec<Bucket> = self.homes_led().collect();
@@ -122,7 +135,7 @@ impl Node {
 
     /// Homes of groups, now or once, that this node speaks for.
     fn homes_led(&self) -> impl Iterator<Item = Bucket> + '_ {
-        let leads = |bucket: &Bucket| self.takes_batches(*bucket) && self.seat(*bucket).is_some();
+        let leads = |bucket: &Bucket| self.takes_batches(*bucket) && self.has_seat(*bucket);
         self.replicas.keys().copied().filter(leads)
     }
 
@@ -141,12 +154,7 @@ impl Node {
         cx.marks.hit("node.ring.founded");
         let note = |which: Which| {
             let line = seat.line(which);
-            Note {
-                name: note_name(which),
-                on: 0,
-                number: line.number,
-                content: note_content(line.group.as_ref()),
-            }
+            Note { name: note_name(which), on: 0, number: line.number, content: note_content(line) }
         };
         let notes = Which::ALL.map(note).into();
         self.step_shard(cx, Bucket(0), Event::Input(shard::Input::Notes(notes)), out);
@@ -226,7 +234,7 @@ impl Node {
             Word::Load(load) => self.on_load(home, load),
             Word::Echo { at, is_back } => self.on_echo(cx.now, from, (at, is_back), out),
             Word::Agrees(micros) => self.on_agrees(from, micros),
-            Word::Here(person) => self.on_here(cx.now, from, *person, out),
+            Word::Here(person) => self.on_here(cx.now, from, person, out),
             Word::People(people) => self.on_people(people, out),
             Word::Who(ids) => self.on_who(from, &ids, out),
             Word::Seek { position, path } => self.on_seek(cx, from, position, path, out),
@@ -301,9 +309,32 @@ impl Node {
         let log = member_ids(replica.log());
         let dead = log.iter().filter(|id| !self.is_there(**id, now)).count();
         let may_die = log.len().saturating_sub(1) / 2;
-        let goes = |id: &NodeId| !group.members.contains(id) && !self.is_there(*id, now);
+        let goes = |id: &NodeId| {
+            let is_dead = !group.members.contains(id) && !self.is_there(*id, now);
+            (is_dead || self.is_gone(*id, now)) && !following.remove.contains(id)
+        };
         // Half of those that may die, or the only one.
-        group.name.epoch > following.number && dead * 2 > may_die && log.iter().any(goes)
+        dead * 2 > may_die && log.iter().any(goes)
+    }
+
+    /// Looks which members of the groups are not there of which this node leads buckets.
+    fn look_for_missing(&mut self, now: Time) {
+        let Some(ring) = self.ring() else { return };
+        let led = self.replicas.iter().filter(|(_, replica)| replica.log().leads());
+        let groups = led.filter_map(|(bucket, _)| ring.group_of(*bucket));
+        let members: BTreeSet<NodeId> = groups.flat_map(|group| group.members.iter().copied()).collect();
+        let absent = members.into_iter().filter(|id| !self.is_there(*id, now));
+        let since = |id: NodeId| (id, ring.missing.get(&id).copied().unwrap_or(now));
+        let missing = absent.map(since).collect();
+        if let Some(ring) = self.ring_mut() {
+            ring.missing = missing;
+        }
+    }
+
+    /// Whether a member of a group of which this node leads buckets has not been there for so long that the group goes on without it.
+    pub(crate) fn is_gone(&self, id: NodeId, now: Time) -> bool {
+        let since = self.ring().and_then(|ring| ring.missing.get(&id));
+        since.is_some_and(|since| now.since(*since) >= self.config.repair_after())
     }
 
     /// Whether all buckets of a group are where the group is: their logs have its members, and somebody leads them.

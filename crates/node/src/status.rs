@@ -140,9 +140,10 @@ impl Node {
             None => self.log().is_member(),
         };
         // What is halted may stay so for long; the others are served.
-        let all: Vec<Bucket> = match self.ring() {
-            // Of large rings a node knows a part.
-            Some(ring) => ring.buckets_known().collect(),
+        let all: Vec<Bucket> = match self.ring().map(|ring| (ring, ring.group_with(self.config.me.id))) {
+            // In a large ring somebody is always about to lead something, far away.
+            Some((ring, Some(own))) => ring.buckets(own),
+            Some((ring, None)) => ring.buckets_known().collect(),
             None => self.every_bucket().collect(),
         };
         let mut served = all.into_iter().filter(|bucket| self.halt(*bucket).is_none()).peekable();

@@ -2,7 +2,7 @@
 
 use core::time::Duration;
 use quorate_api::Bucket;
-use quorate_kernel::Cx;
+use quorate_kernel::{Cx, Time};
 use quorate_replog::Replog;
 use quorate_shard::{self as shard, Mutant};
 
@@ -10,7 +10,7 @@ use crate::interface::Output;
 use crate::machine::{Node, Out, TICK, Timer};
 use crate::message::Message;
 
-/// How often a node of a ring looks around when nothing waits.
+/// How often a node of a ring looks around, also while requests make it look after these more often.
 const SLOW_TICK: Duration = Duration::from_millis(100);
 /// Lanes without requests that are kept, each with its session in its bucket's log.
 const LANES_MAX: usize = 1_024;
@@ -33,7 +33,9 @@ impl Node {
             self.transactions.doubted().into_iter().for_each(|bucket| self.seek(cx, bucket, out));
         }
         self.send_transactions(cx, out);
-        self.look_after_members(cx, out);
+        if self.looks_around(cx.now) {
+            self.look_after_members(cx, out);
+        }
         if self.disk_full && self.leads_any() {
             self.spread_fullness(cx, out);
         }
@@ -46,6 +48,17 @@ impl Node {
     fn rests(&self) -> bool {
         let is_idle = self.asked.is_empty() && self.transactions.count() == 0 && self.changes.is_empty();
         self.ring().is_some() && is_idle && !self.stopping
+    }
+
+    /// Whether it is time to look who is there and what is to become of groups and logs.
+    fn looks_around(&mut self, now: Time) -> bool {
+        let is_changing = !self.changes.is_empty() || self.stopping;
+        let Some(ring) = self.ring_mut() else { return true };
+        let is_due = is_changing || now.since(ring.looked_at) >= SLOW_TICK;
+        if is_due {
+            ring.looked_at = now;
+        }
+        is_due
     }
 
     /// Something is to be looked after from now on.

@@ -252,8 +252,8 @@ fn told_seat() -> Word {
 fn seat() -> Seat {
     let (name, span) = (Name { id: GroupId(300), epoch: 7 }, Span { start: 1 << 63, end: 0 });
     let group = Group { name, span, members: vec![NodeId(1), NodeId(3)] };
-    let gone = Line { number: 300, group: None };
-    Seat::new(gone.clone(), gone, Line { number: 9, group: Some(group) })
+    let gone = Line { number: 300, link: 300, group: None };
+    Seat::new(gone.clone(), gone, Line { number: 9, link: 8, group: Some(group) })
 }
 
 fn figures() -> Vec<(Bucket, u32, Option<NodeId>)> {

@@ -312,19 +312,6 @@ impl Replog {
         self.retired
     }
 
-    /// Members, former members who may still be needed, and nodes that are to become members.
-    pub fn peers(&self) -> Vec<Member> {
-        let epoch = self.epoch();
-        let mut peers: Vec<Member> = epoch.members.iter().chain(&epoch.former).cloned().collect();
-        if let Role::Leader(leader) = &self.role {
-            peers.extend(leader.learners().iter().cloned());
-        }
-        peers.retain(|member| member.id != self.me);
-        peers.sort_by_key(|member| member.id);
-        peers.dedup_by_key(|member| member.id);
-        peers
-    }
-
     /// Nodes that catch up before they become members.
     pub fn learners(&self) -> Vec<NodeId> {
         match &self.role {

@@ -49,6 +49,29 @@ pub(crate) struct Change {
 }
 
 impl Replog {
+    /// Members, former members who may still be needed, and nodes that are to become members.
+    pub fn peers(&self) -> Vec<Member> {
+        let epoch = self.epoch();
+        let mut peers: Vec<Member> = epoch.members.iter().chain(&epoch.former).cloned().collect();
+        if let Role::Leader(leader) = &self.role {
+            peers.extend(leader.learners().iter().cloned());
+        }
+        peers.retain(|member| member.id != self.me);
+        peers.sort_by_key(|member| member.id);
+        peers.dedup_by_key(|member| member.id);
+        peers
+    }
+
+    /// The same, by name: some of them more than once, and this node too.
+    pub fn peer_ids(&self) -> impl Iterator<Item = NodeId> + '_ {
+        let epoch = self.epoch();
+        let learners = match &self.role {
+            Role::Leader(leader) => leader.learners(),
+            Role::Follower | Role::Candidate(_) => &[],
+        };
+        epoch.members.iter().chain(&epoch.former).chain(learners).map(|member| member.id)
+    }
+
     pub(crate) fn change_members(
         &mut self,
         cx: &mut Cx<'_>,

@@ -69,11 +69,13 @@ impl<Record> Disk<Record> {
         Disk { records: VecDeque::new(), first: Position(1), durable: Position(0), syncing: None, options }
     }
 
-    /// Writes a record behind the others; it is not durable yet.
+    /// Writes a record behind the others; it is not durable yet. Where there is no disk nobody will read it.
     pub(crate) fn append(&mut self, record: Record) -> Position {
-        self.records.push_back(record);
         if self.options.volatile {
+            self.first = self.first.next();
             self.durable = self.written();
+        } else {
+            self.records.push_back(record);
         }
         self.written()
     }
@@ -164,14 +166,15 @@ impl<Record> Disk<Record> {
 #[derive(Debug)]
 pub(crate) struct SimStore {
     inner: MemoryStore,
-    lagging: bool,
+    options: DiskOptions,
     asked: bool,
 }
 
 impl SimStore {
-    /// An empty store; with `lagging`, checkpoints wait for [`SimStore::complete`].
-    pub(crate) fn new(lagging: bool) -> Self {
-        SimStore { inner: MemoryStore::with_crash_model(), lagging, asked: false }
+    /// An empty store; where checkpoints take time they wait for [`SimStore::complete`].
+    pub(crate) fn new(options: DiskOptions) -> Self {
+        let inner = if options.volatile { MemoryStore::new() } else { MemoryStore::with_crash_model() };
+        SimStore { inner, options, asked: false }
     }
 
     /// Whether a checkpoint was asked for since last looked at.
@@ -186,8 +189,11 @@ impl SimStore {
 
     /// Back to what was durable.
     pub(crate) fn crash(&mut self) {
+        match self.options.volatile {
+            true => *self = SimStore::new(self.options),
+            false => self.inner.crash(),
+        }
         self.asked = false;
-        self.inner.crash();
     }
 
     pub(crate) fn memory(&self) -> &MemoryStore {
@@ -217,7 +223,7 @@ impl Store for SimStore {
     }
 
     fn checkpoint(&mut self) {
-        if self.lagging {
+        if self.options.checkpoint != Latency::ZERO {
             self.asked = true;
         } else {
             self.inner.checkpoint();
@@ -313,7 +319,8 @@ mod tests {
 
     #[test]
     fn lagging_checkpoints_wait() {
-        let mut store = SimStore::new(true);
+        let checkpoint = Latency::Uniform(Duration::ZERO, Duration::from_millis(1));
+        let mut store = SimStore::new(DiskOptions { checkpoint, ..DiskOptions::default() });
         store.apply(Batch::default());
         store.checkpoint();
         assert_eq!(store.durable(), 0);

@@ -3,6 +3,7 @@
 //! Links are directed, one for each ordered pair of nodes. A *cut* link loses what is sent over it and what is on its
 //! way; a *clogged* link holds it back until it opens. Messages of a node to itself do not pass through here.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use quorate_kernel::Rng;
@@ -100,25 +101,29 @@ pub(crate) enum Fate {
 #[derive(Debug)]
 pub(crate) struct Network {
     options: NetworkOptions,
-    nodes: usize,
-    links: Vec<Link>,
+    /// By sender, then by receiver. Of ten thousand nodes most pairs never exchange a message; what is not here is as it was in the beginning.
+    links: Vec<BTreeMap<usize, Link>>,
     slow: Vec<u64>,
     rng: Rng,
 }
 
 impl Network {
     pub(crate) fn new(options: NetworkOptions, nodes: usize, rng: Rng) -> Self {
-        Network { options, nodes, links: vec![Link::default(); nodes * nodes], slow: vec![0; nodes], rng }
+        Network { options, links: vec![BTreeMap::new(); nodes], slow: vec![0; nodes], rng }
     }
 
     pub(crate) fn set_options(&mut self, options: NetworkOptions) {
         self.options = options;
     }
 
+    fn link(&mut self, from: usize, to: usize) -> &mut Link {
+        self.links[from].entry(to).or_default()
+    }
+
     /// Decides what becomes of a message of `bytes` that leaves now.
     pub(crate) fn send(&mut self, now: u64, from: usize, to: usize, bytes: usize) -> Fate {
         let options = &self.options;
-        let link = &mut self.links[from * self.nodes + to];
+        let link = self.links[from].entry(to).or_default();
         let rng = &mut self.rng;
         if link.cuts > 0 || happens(rng, options.loss_ppm) {
             return Fate::Lost;
@@ -147,7 +152,7 @@ impl Network {
 
     /// Whether a link carries messages of `connection` now.
     pub(crate) fn state(&self, from: usize, to: usize, connection: u32) -> LinkState {
-        let link = &self.links[from * self.nodes + to];
+        let link = self.links[from].get(&to).copied().unwrap_or_default();
         if link.cuts > 0 || (link.connection != connection) {
             LinkState::Cut
         } else if link.clogs > 0 {
@@ -158,20 +163,20 @@ impl Network {
     }
 
     pub(crate) fn cut(&mut self, from: usize, to: usize) {
-        self.links[from * self.nodes + to].cuts += 1;
+        self.link(from, to).cuts += 1;
     }
 
     pub(crate) fn uncut(&mut self, from: usize, to: usize) {
-        let link = &mut self.links[from * self.nodes + to];
+        let link = self.link(from, to);
         link.cuts = link.cuts.saturating_sub(1);
     }
 
     pub(crate) fn clog(&mut self, from: usize, to: usize) {
-        self.links[from * self.nodes + to].clogs += 1;
+        self.link(from, to).clogs += 1;
     }
 
     pub(crate) fn unclog(&mut self, from: usize, to: usize) {
-        let link = &mut self.links[from * self.nodes + to];
+        let link = self.link(from, to);
         link.clogs = link.clogs.saturating_sub(1);
     }
 
@@ -182,18 +187,23 @@ impl Network {
 
     /// A connection breaks, in both directions: what is on its way is lost.
     pub(crate) fn break_connection(&mut self, one: usize, other: usize) {
-        self.links[one * self.nodes + other].connection += 1;
-        self.links[other * self.nodes + one].connection += 1;
+        self.link(one, other).connection += 1;
+        self.link(other, one).connection += 1;
     }
 
     /// A node dies: where connections exist, they break. What it had sent may be with its receivers already, who read
     /// it when they get round to it.
     pub(crate) fn hang_up(&mut self, node: usize) {
         if self.options.order == Order::Fifo {
-            for other in 0..self.nodes {
-                self.links[other * self.nodes + node].connection += 1;
-                if self.rng.chance(1, 2) {
-                    self.links[node * self.nodes + other].connection += 1;
+            for other in 0..self.links.len() {
+                // A link that is not there has carried nothing that could be lost.
+                let is_lost = self.rng.chance(1, 2);
+                for (from, to) in
+                    [Some((other, node)), is_lost.then_some((node, other))].into_iter().flatten()
+                {
+                    if let Some(link) = self.links[from].get_mut(&to) {
+                        link.connection += 1;
+                    }
                 }
             }
         }
@@ -201,7 +211,7 @@ impl Network {
 
     /// Opens every link for good.
     pub(crate) fn heal(&mut self) {
-        for link in &mut self.links {
+        for link in self.links.iter_mut().flat_map(BTreeMap::values_mut) {
             link.cuts = 0;
             link.clogs = 0;
         }

@@ -470,7 +470,7 @@ pub(crate) fn new_process<M: Machine>(id: NodeId, options: &WorldOptions, rng: &
         clock: Clock::new(&options.clock, 0, &mut own),
         rng: own,
         disk: Disk::new(options.disk),
-        store: SimStore::new(options.disk.checkpoint != crate::Latency::ZERO),
+        store: SimStore::new(options.disk),
         held: Default::default(),
         timers: Default::default(),
         entries: 0,

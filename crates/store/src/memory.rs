@@ -63,9 +63,11 @@ impl Store for MemoryStore {
         for (key, value) in batch.writes {
             let key_bytes = key.len() as u64;
             let added = value.as_ref().map_or(0, |value| key_bytes + value.len() as u64);
-            let old = match value {
-                Some(value) => self.live.insert(key, value),
-                None => self.live.remove(&key),
+            let old = match (value, self.live.get_mut(&key)) {
+                (Some(value), Some(row)) => Some(core::mem::replace(row, value)),
+                // The key may be a part of something larger, all of which would stay as long as the row does.
+                (Some(value), None) => self.live.insert(Bytes::copy_from_slice(&key), value),
+                (None, _) => self.live.remove(&key),
             };
             let removed = old.map_or(0, |old| key_bytes + old.len() as u64);
             self.live_bytes = self.live_bytes + added - removed;

@@ -1,6 +1,7 @@
 //! Published evaluations, run again in the simulator, as tables and pictures.
 
 mod charts;
+mod land;
 #[path = "figures/scatter.rs"]
 mod scatter_drawn;
 mod sconekv;
@@ -105,18 +106,23 @@ fn evaluate(
     (rows, tables): (&str, &str),
     draw: fn(&[Found], &Path) -> Result<String>,
 ) -> Result<ExitCode> {
-    if let Some(name) = wanted.only.iter().find(|name| !names.contains(&name.as_str())) {
+    // One point of an experiment has its name and more.
+    let is_of =
+        |name: &str, known: &str| name.strip_prefix(known).is_some_and(|point| point.starts_with('-'));
+    let is_known = |name: &str| names.iter().any(|known| name == *known || is_of(name, known));
+    if let Some(name) = wanted.only.iter().find(|name| !is_known(name)) {
         let text = format!("there is no experiment `{name}`; there are {}", names.join(", "));
         return Err(failure(exit::USAGE, text));
     }
     fs::create_dir_all(&wanted.out).with_context(|| format!("cannot make {}", wanted.out.display()))?;
     let results = wanted.results.clone().unwrap_or_else(|| wanted.out.join(rows));
-    let all = || names.iter().copied().filter(|_| !wanted.draw_only);
-    let is_wanted = |name: &&str| match wanted.only.is_empty() {
-        true => !heavy.contains(name),
-        false => wanted.only.iter().any(|only| only == name),
+    let light = names.iter().copied().filter(|name| !heavy.contains(name));
+    let run_now: Vec<&str> = match wanted {
+        Wanted { draw_only: true, .. } => Vec::new(),
+        Wanted { only, .. } if only.is_empty() => light.collect(),
+        Wanted { only, .. } => only.iter().map(String::as_str).collect(),
     };
-    for name in all().filter(is_wanted) {
+    for name in run_now {
         experiment(name, wanted.seed, run, &results)?;
     }
     let found = read(&results)?;
@@ -135,7 +141,9 @@ fn experiment(name: &str, seed: u64, run: Run<'_>, results: &Path) -> Result<()>
             told = print(&format!("{line}\n")).and_then(|()| append_line(results, &line));
         }
     });
-    ran.map_err(|why| failure(why.exit_code(), why.to_string()))?;
+    if !ran.map_err(|why| failure(why.exit_code(), why.to_string()))? {
+        return Err(failure(exit::USAGE, format!("`{name}` names no point of an experiment")));
+    }
     told
 }
 

@@ -8,7 +8,7 @@ use std::sync::atomic::{AtomicUsize, Ordering};
 use anyhow::Result;
 use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
-use quorate_bench::ProcessStat;
+use quorate_host::Usage;
 use quorate_sim::{
     Batch, Coverage, Failure, Harness, Overrides, Plan, Profile, Report, Row, Shrunk, Summary, TraceLevel,
     commit, membership, node, replog, run_many, run_twice, shrink,
@@ -225,8 +225,11 @@ fn experiment(sim: &Sim, name: &str) -> Result<ExitCode> {
 
 /// A row of results, with how it came about, as a line of JSON.
 pub(crate) fn row_line(row: &Row, seed: u64) -> String {
-    let (commit, seconds) = (env!("QUORATE_COMMIT"), processor_seconds());
-    format!("{{{row},\"seed\":{seed},\"commit\":\"{commit}\",\"processor_seconds\":{seconds:.1}}}")
+    let commit = env!("QUORATE_COMMIT");
+    let (seconds, peak_mib) = (processor_seconds(), Usage::now().peak_bytes >> 20);
+    format!(
+        "{{{row},\"seed\":{seed},\"commit\":\"{commit}\",\"processor_seconds\":{seconds:.1},\"peak_mib\":{peak_mib}}}"
+    )
 }
 
 fn tell_row(sim: &Sim, row: &Row, seed: u64) -> Result<()> {
@@ -344,7 +347,7 @@ fn describe_all(sim: &Sim, summary: &Summary, processor_seconds: f64) -> Value {
 
 /// Processor time of this process so far.
 fn processor_seconds() -> f64 {
-    ProcessStat::of(std::process::id()).map_or(f64::NAN, |stat| stat.cpu.as_secs_f64())
+    Usage::now().cpu_ms as f64 / 1e3
 }
 
 /// A bar on a terminal, nothing elsewhere.

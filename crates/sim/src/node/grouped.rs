@@ -81,13 +81,17 @@ fn is_ring(seats: &BTreeMap<Bucket, Seat>) -> Result<Vec<Stand>, String> {
             return Err(format!("{stand:?} and {next:?} do not know each other"));
         }
     }
-    let link = |seat: &Seat, which: Which| seat.line(which).number;
+    let link = |seat: &Seat, which: Which| seat.line(which).link;
     let homes: BTreeMap<u64, &Seat> =
         seats.values().filter_map(|seat| Some((seat.stand()?.group.span.start, seat))).collect();
     for (seat, stand) in seats.values().filter_map(|seat| Some((seat, seat.stand()?))) {
         let next = homes.get(&stand.group.span.end).map(|next| link(next, Which::Before));
         if next != Some(link(seat, Which::After)) {
             return Err(format!("a link of {:?} has two numbers", stand.group));
+        }
+        let named = homes.get(&stand.group.span.end).map(|next| next.line(Which::Before).number);
+        if named != Some(seat.far(Which::After)) {
+            return Err(format!("what names {:?} has a number that it does not expect", stand.group));
         }
     }
     Ok(stands)

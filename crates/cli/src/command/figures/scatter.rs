@@ -9,11 +9,22 @@ use serde_json::Value;
 
 use super::Found;
 use super::charts::{self, Series};
-use super::town;
+use super::{land, town};
 
 /// What tells one run from another.
-const IDENTITY: [&str; 10] =
-    ["experiment", "sites", "way_ms", "policies", "kind", "members", "nodes", "lifetime_s", "system", "heat"];
+const IDENTITY: [&str; 11] = [
+    "experiment",
+    "sites",
+    "way_ms",
+    "policies",
+    "kind",
+    "members",
+    "nodes",
+    "lifetime_s",
+    "lives",
+    "system",
+    "heat",
+];
 
 /// Table 2 of the paper: kind, then mean milliseconds in one room, at three sites with leaders drawn, and with leaders chosen.
 const PRINTED: [(&str, [f64; 3]); 4] = [
@@ -62,6 +73,8 @@ pub(super) fn draw(rows: &[Found], out: &Path) -> Result<String> {
     town::load(&of(rows, "load"), &mut tables)?;
     town::scale(&of(rows, "scale"), out, &mut tables)?;
     town::hot_spots(&of(rows, "hot-spots"), &mut tables)?;
+    land::churn(&of(rows, "churn"), &of(rows, "churn-baseline"), out, &mut tables)?;
+    land::size(&of(rows, "size"), out, &mut tables)?;
     Ok(tables)
 }
 

@@ -26,7 +26,7 @@ mod runs;
 mod setup;
 mod town;
 
-pub use land::{Lives, Setup as LandSetup, measure as measure_land};
+pub use land::{Lives, Setup as LandSetup, measure as measure_land, measure_baseline};
 pub use runs::{HEAVY, NAMES, run};
 pub use setup::{Setup, Sites};
 pub use town::{Heat, Setup as LoadSetup, System, measure};

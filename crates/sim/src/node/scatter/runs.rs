@@ -40,13 +40,23 @@ pub fn run(name: &str, seed: u64, told: &mut dyn FnMut(Row)) -> Result<bool, Fai
         "hot-spots" => town::hot_spots(seed, told)?,
         "size" => land::size(seed, told)?,
         "churn" => land::churns(seed, told)?,
-        // One point of it.
-        _ => match name.strip_prefix("churn-").and_then(|point| land::churn(point, seed, told)) {
+        _ => match point(name, seed, told) {
             Some(ended) => ended?,
             None => return Ok(false),
         },
     }
     Ok(true)
+}
+
+/// One point of an experiment: `churn-poisson-180`, `size-1000`, `scale-groups-160`.
+fn point(name: &str, seed: u64, told: &mut dyn FnMut(Row)) -> Option<Result<(), Failure>> {
+    let (experiment, point) = name.split_once('-')?;
+    match experiment {
+        "churn" => land::churn(point, seed, told),
+        "size" => Some(land::of_size(point.parse().ok()?, seed, told)),
+        "scale" => town::of_scale(point, seed, told),
+        _ => None,
+    }
 }
 
 /// Runs until the ring has been at rest for a while.

@@ -1,19 +1,16 @@
 //! The harness: nodes that come and go, whom they are connected to, and their clients.
 
 use std::collections::{BTreeMap, BTreeSet, VecDeque};
+use std::marker::PhantomData;
 use std::time::Duration;
 
 use quorate_api::history::{Ending, Op, Record};
-use quorate_api::{Consistency, Outcome, Reply};
-use quorate_kernel::{ClusterId, NodeId, Rng};
-use quorate_node::{
-    ClientRequest, ConnectionId, Input, Message, Node, NodeConfig, Output, Placing, Preset, Ticket, Topology,
-};
+use quorate_kernel::{NodeId, Rng};
+use quorate_node::Ticket;
 
+use super::kind::{Answer, Kind, Said};
 use super::setup::{FOUNDERS, Setup};
-use crate::node::operator::member;
-use crate::node::words;
-use crate::{Agenda, Boot, Harness, Nodes, Replacement, Seen, Verdict};
+use crate::{Agenda, Boot, Harness, Input, Msg, Nodes, Replacement, Seen, Verdict};
 
 const JOIN: u64 = 0;
 const ASK: u64 = 1;
@@ -39,22 +36,23 @@ pub(super) struct Got {
 struct Asked {
     node: NodeId,
     at: Duration,
-    key: String,
+    keys: Vec<u64>,
     /// What it writes; none: it reads.
     value: Option<String>,
     counts: bool,
 }
 
 /// See the module's documentation.
-pub(super) struct Land {
+pub(super) struct Land<K> {
+    kind: PhantomData<K>,
     setup: Setup,
     rng: Rng,
     /// Nodes that are there and were let in, or try to be.
     live: Vec<NodeId>,
     /// Those of them that serve.
     ready: Vec<NodeId>,
-    /// When nodes will die.
-    deaths_due: BTreeSet<(Duration, NodeId)>,
+    /// When nodes will die; none of them before nodes die at all.
+    deaths_due: Option<BTreeSet<(Duration, NodeId)>>,
     /// Nodes that run and know nobody yet.
     strangers: VecDeque<NodeId>,
     /// When a node was told of somebody first.
@@ -75,14 +73,15 @@ pub(super) struct Land {
     pub(super) got: Got,
 }
 
-impl Land {
-    pub(super) fn new(setup: Setup) -> Land {
+impl<K: Kind> Land<K> {
+    pub(super) fn new(setup: Setup) -> Land<K> {
         Land {
+            kind: PhantomData,
             rng: Rng::new(setup.seed ^ 0x6c61_6e64),
             setup,
             live: Vec::new(),
             ready: Vec::new(),
-            deaths_due: BTreeSet::new(),
+            deaths_due: None,
             strangers: VecDeque::new(),
             began: BTreeMap::new(),
             to: BTreeMap::new(),
@@ -104,7 +103,7 @@ impl Land {
     }
 
     /// So many of those that wait get the address of somebody.
-    fn let_some_in(&mut self, nodes: &Nodes<Node>, agenda: &mut Agenda<Input>) {
+    fn let_some_in(&mut self, nodes: &Nodes<K>, agenda: &mut Agenda<Input<Self>>) {
         let share = self.live.len() * self.setup.joins_percent as usize / 100;
         let now = agenda.now();
         for _ in 0..(share / 10).max(1) {
@@ -119,16 +118,14 @@ impl Land {
         let late: Vec<NodeId> =
             self.began.iter().filter(|(_, at)| now - **at >= JOIN_AGAIN).map(|(id, _)| *id).collect();
         let serving: Vec<NodeId> =
-            self.began.keys().copied().filter(|id| nodes.machine(*id).is_some_and(Node::is_ready)).collect();
+            self.began.keys().copied().filter(|id| nodes.machine(*id).is_some_and(K::serves)).collect();
         for node in serving {
             self.began.remove(&node);
             self.ready.push(node);
-            if self.is_open {
-                self.expect_death(node, now);
-            }
+            self.expect_death(node, now);
         }
         for node in late {
-            match nodes.machine(node).map(|node| node.groups().is_empty()) {
+            match nodes.machine(node).map(K::is_stranger) {
                 Some(true) => {
                     self.introduce(node, agenda);
                     self.began.insert(node, now);
@@ -141,16 +138,16 @@ impl Land {
         agenda.wake(JOIN_EVERY, JOIN);
     }
 
-    fn introduce(&mut self, node: NodeId, agenda: &mut Agenda<Input>) {
+    fn introduce(&mut self, node: NodeId, agenda: &mut Agenda<Input<Self>>) {
         if let Some(seed) = self.rng.pick(&self.live).copied() {
             self.connect(node, seed, agenda);
         }
     }
 
-    fn connect(&mut self, from: NodeId, to: NodeId, agenda: &mut Agenda<Input>) {
+    fn connect(&mut self, from: NodeId, to: NodeId, agenda: &mut Agenda<Input<Self>>) {
         if self.to.entry(from).or_default().insert(to) {
             self.from.entry(to).or_default().insert(from);
-            agenda.input(CONNECT, from, Input::PeerConnected(to));
+            agenda.input(CONNECT, from, K::connected(to));
         }
     }
 
@@ -158,13 +155,12 @@ impl Land {
         self.to.contains_key(&node)
     }
 
-    fn wants(&mut self, node: NodeId, peers: &[quorate_node::Member], agenda: &mut Agenda<Input>) {
-        let wanted: BTreeSet<NodeId> = peers.iter().map(|peer| peer.id).collect();
+    fn wants(&mut self, node: NodeId, wanted: BTreeSet<NodeId>, agenda: &mut Agenda<Input<Self>>) {
         let gone: Vec<NodeId> =
             self.to.entry(node).or_default().extract_if(.., |id| !wanted.contains(id)).collect();
         for id in gone {
             self.from.entry(id).or_default().remove(&node);
-            agenda.input(Duration::ZERO, node, Input::PeerLost(id));
+            agenda.input(Duration::ZERO, node, K::lost(id));
         }
         for id in wanted.into_iter().filter(|id| *id != node) {
             if self.is_live(id) {
@@ -178,7 +174,7 @@ impl Land {
         mean / 2 + mean.mul_f64(self.rng.fraction())
     }
 
-    fn ask(&mut self, agenda: &mut Agenda<Input>) {
+    fn ask(&mut self, agenda: &mut Agenda<Input<Self>>) {
         agenda.wake(self.pause(self.setup.think / self.setup.nodes as u32), ASK);
         let looks = self.looks.is_some_and(|left| left > 0);
         let Some(node) = self.rng.pick(&self.ready).copied().filter(|_| self.is_open || looks) else {
@@ -186,48 +182,36 @@ impl Land {
         };
         self.tickets += 1;
         let ticket = Ticket(self.tickets);
-        let (number, value) = match &mut self.looks {
+        let (keys, value) = match &mut self.looks {
             Some(left) => {
                 *left -= 1;
-                (*left, None)
+                (vec![*left], None)
             }
             None => (
-                self.rng.below(self.setup.keys),
+                (0..self.setup.keys_each).map(|_| self.rng.below(self.setup.keys)).collect(),
                 self.rng.chance(1, 2).then(|| format!("value:{}", self.tickets)),
             ),
         };
-        let key = format!("key:{number}");
-        let request = match &value {
-            Some(value) => words::one(&["SET", &key, value]),
-            None => words::one(&["GET", &key]),
-        };
+        let asks = K::ask(ticket, &keys, value.as_deref());
         let (at, counts) = (agenda.now(), self.counts);
         self.got.asked += u64::from(counts);
-        self.asked.insert(ticket, Asked { node, at, key, value, counts });
-        let connection = ConnectionId(self.tickets);
-        let consistency = Consistency::Strict;
-        let request = ClientRequest { connection, ticket, request, consistency, identity: None };
-        agenda.input(Duration::ZERO, node, Input::Requests(vec![request]));
+        self.asked.insert(ticket, Asked { node, at, keys, value, counts });
+        agenda.input(Duration::ZERO, node, asks);
     }
 
-    /// Writes down what a client did; `None`: nobody told it.
-    fn note(&mut self, ticket: Ticket, asked: Asked, now: Duration, outcome: Option<&Outcome>) {
+    /// Writes down what a client did; `Unknown` is also what nobody told it.
+    fn note(&mut self, ticket: Ticket, asked: Asked, now: Duration, answer: Answer) {
+        let Asked { at, keys, value, .. } = asked;
+        let [key] = keys[..] else { return };
         if !self.setup.is_judged {
             return;
         }
-        let Asked { at, key, value, .. } = asked;
-        let result = match outcome {
-            Some(Outcome::Done(Reply::Bulk(bytes))) => {
-                Some(Some(String::from_utf8_lossy(bytes).into_owned()))
-            }
-            Some(Outcome::Done(_)) => Some(None),
-            _ => None,
-        };
-        let (ending, op) = match (outcome, value) {
-            (Some(Outcome::Done(_)), None) => (Ending::Ok, Op::Read { key, result }),
+        let key = format!("key:{key}");
+        let (ending, op) = match (answer, value) {
+            (Answer::Value(result), None) => (Ending::Ok, Op::Read { key, result: Some(result) }),
             (_, None) => (Ending::Fail, Op::Read { key, result: None }),
-            (Some(Outcome::Done(_)), value) => (Ending::Ok, Op::Write { key, value }),
-            (Some(Outcome::Refused(_)), value) => (Ending::Fail, Op::Write { key, value }),
+            (Answer::Written, value) => (Ending::Ok, Op::Write { key, value }),
+            (Answer::Refused, value) => (Ending::Fail, Op::Write { key, value }),
             (_, value) => (Ending::Unknown, Op::Write { key, value }),
         };
         let (start, end) = (at.as_nanos() as u64, now.as_nanos() as u64);
@@ -237,20 +221,24 @@ impl Land {
     }
 
     fn expect_death(&mut self, node: NodeId, now: Duration) {
-        let life = self.setup.lives.of(self.setup.lifetime).draw(&mut self.rng);
-        self.deaths_due.insert((now + Duration::from_nanos(life), node));
+        if let Some(due) = &mut self.deaths_due {
+            let life = self.setup.lives.of(self.setup.lifetime).draw(&mut self.rng);
+            due.insert((now + Duration::from_nanos(life), node));
+        }
     }
 
-    fn kill_some(&mut self, agenda: &mut Agenda<Input>) {
+    fn kill_some(&mut self, agenda: &mut Agenda<Input<Self>>) {
         let now = agenda.now();
         if !self.is_open {
-            return self.deaths_due.clear();
-        }
-        if self.deaths_due.is_empty() {
+            self.deaths_due = None;
+        } else if self.deaths_due.is_none() {
+            self.deaths_due = Some(BTreeSet::new());
             self.ready.clone().into_iter().for_each(|node| self.expect_death(node, now));
         }
-        while let Some((_, node)) = self.deaths_due.first().copied().filter(|(at, _)| *at <= now) {
-            self.deaths_due.pop_first();
+        while let Some(due) = &mut self.deaths_due
+            && let Some((_, node)) = due.first().copied().filter(|(at, _)| *at <= now)
+        {
+            due.pop_first();
             self.deaths += 1;
             agenda.crash(Duration::ZERO, node, Duration::from_millis(10));
         }
@@ -262,10 +250,10 @@ impl Land {
     }
 }
 
-impl Harness for Land {
-    type Machine = Node;
+impl<K: Kind> Harness for Land<K> {
+    type Machine = K;
 
-    fn machine(&mut self, node: NodeId, boot: Boot) -> Node {
+    fn machine(&mut self, node: NodeId, boot: Boot) -> K {
         let is_founder = boot == Boot::First && node.0 <= FOUNDERS;
         self.to.entry(node).or_default();
         match is_founder {
@@ -275,29 +263,14 @@ impl Harness for Land {
             }
             false => self.strangers.push_back(node),
         }
-        let founders = if is_founder { 1..FOUNDERS + 1 } else { 0..0 };
-        Node::new(NodeConfig {
-            me: member(node),
-            cluster: ClusterId(9),
-            bootstrap: founders.map(NodeId).map(member).collect(),
-            buckets: self.setup.buckets(),
-            copies: self.setup.copies,
-            topology: Topology::Ring,
-            placing: Placing {
-                preset: Some(Preset::Steady),
-                repair_after: Some(Duration::from_secs(1)),
-                ..Placing::production()
-            },
-            log: self.setup.log(),
-            limits: self.setup.limits(),
-        })
+        K::of(&self.setup, node, is_founder)
     }
 
-    fn start(&mut self, agenda: &mut Agenda<Input>) {
+    fn start(&mut self, agenda: &mut Agenda<Input<Self>>) {
         [JOIN, ASK].into_iter().for_each(|token| agenda.wake(Duration::from_secs(2), token));
     }
 
-    fn woken(&mut self, token: u64, nodes: &Nodes<Node>, agenda: &mut Agenda<Input>) -> Verdict {
+    fn woken(&mut self, token: u64, nodes: &Nodes<K>, agenda: &mut Agenda<Input<Self>>) -> Verdict {
         match token {
             JOIN => self.let_some_in(nodes, agenda),
             _ => self.ask(agenda),
@@ -305,7 +278,7 @@ impl Harness for Land {
         Ok(())
     }
 
-    fn crashed(&mut self, node: NodeId, agenda: &mut Agenda<Input>) {
+    fn crashed(&mut self, node: NodeId, agenda: &mut Agenda<Input<Self>>) {
         self.live.retain(|id| *id != node);
         self.ready.retain(|id| *id != node);
         self.began.remove(&node);
@@ -314,37 +287,41 @@ impl Harness for Land {
         }
         for peer in self.from.remove(&node).unwrap_or_default() {
             self.to.entry(peer).or_default().remove(&node);
-            agenda.input(self.setup.noticed, peer, Input::PeerLost(node));
+            agenda.input(self.setup.noticed, peer, K::lost(node));
         }
         let lost: Vec<Ticket> =
             self.asked.iter().filter(|(_, asked)| asked.node == node).map(|(ticket, _)| *ticket).collect();
         for ticket in lost {
             let Some(asked) = self.asked.remove(&ticket) else { continue };
             self.got.lost += u64::from(asked.counts);
-            self.note(ticket, asked, agenda.now(), None);
+            self.note(ticket, asked, agenda.now(), Answer::Unknown);
         }
     }
 
-    fn output(&mut self, seen: Seen<'_, Node>, output: Output, agenda: &mut Agenda<Input>) -> Verdict {
-        match output {
-            Output::Peers(peers) => self.wants(seen.node, &peers, agenda),
-            Output::Replies(replies) => {
-                for (connection, ticket, outcome) in replies {
-                    agenda.input(Duration::ZERO, seen.node, Input::ConnectionClosed(connection));
-                    let Some(asked) = self.asked.remove(&ticket) else { continue };
-                    if let Outcome::Done(Reply::Error(error)) = &outcome {
-                        return Err(format!("answered with {error:?}"));
-                    }
-                    if asked.counts && matches!(outcome, Outcome::Done(_)) {
-                        let took = (seen.now - asked.at).as_micros() as u64;
-                        self.got.took[usize::from(asked.value.is_some())].push(took);
-                    } else if asked.counts {
-                        self.got.failed += 1;
-                    }
-                    self.note(ticket, asked, seen.now, Some(&outcome));
-                }
+    fn output(&mut self, seen: Seen<'_, K>, output: K::Output, agenda: &mut Agenda<Input<Self>>) -> Verdict {
+        let answers = match K::said(output) {
+            Said::Peers(peers) => {
+                self.wants(seen.node, peers, agenda);
+                return Ok(());
             }
-            _ => {}
+            Said::Answers(answers) => answers,
+            Said::Nothing => return Ok(()),
+        };
+        for (ticket, answer) in answers {
+            agenda.input(Duration::ZERO, seen.node, K::goes(ticket));
+            let Some(asked) = self.asked.remove(&ticket) else { continue };
+            let is_done = match &answer {
+                Answer::Nonsense(why) => return Err(why.clone()),
+                Answer::Value(_) | Answer::Written => true,
+                Answer::Refused | Answer::Unknown => false,
+            };
+            if asked.counts && is_done {
+                let took = (seen.now - asked.at).as_micros() as u64;
+                self.got.took[usize::from(asked.value.is_some())].push(took);
+            } else if asked.counts {
+                self.got.failed += 1;
+            }
+            self.note(ticket, asked, seen.now, answer);
         }
         Ok(())
     }
@@ -353,7 +330,7 @@ impl Harness for Land {
         Replacement::NewIdentity
     }
 
-    fn carry(&mut self, msg: Message) -> (Message, usize) {
+    fn carry(&mut self, msg: Msg<Self>) -> (Msg<Self>, usize) {
         (msg, 0)
     }
 }

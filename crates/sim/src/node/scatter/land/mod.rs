@@ -5,10 +5,16 @@
 //! |---|---|
 //! | `setup.rs` | what a run is made of |
 //! | `harness.rs` | nodes, connections, deaths and clients |
+//! | `kind.rs` | what can be a node |
+//! | `dht/` | the baseline: a hash table whose nodes agree on nothing |
 //! | `tally.rs` | what is counted, and what it comes to |
+//! | `stale.rs` | reads that are too old |
 
+mod dht;
 mod harness;
+mod kind;
 mod setup;
+mod stale;
 mod tally;
 
 use std::time::Duration;
@@ -16,29 +22,41 @@ use std::time::Duration;
 use crate::{Failure, Row};
 
 pub use setup::{Lives, Setup};
-pub use tally::measure;
+pub use tally::{measure, measure_baseline};
 
 /// 100 to 10,000 nodes.
 pub(super) fn size(seed: u64, told: &mut dyn FnMut(Row)) -> Result<(), Failure> {
-    for nodes in [100, 200, 500, 1_000, 2_000, 5_000, 10_000] {
-        told(measure(&Setup::of(nodes, seed))?);
-    }
-    Ok(())
+    [100, 200, 500, 1_000, 2_000, 5_000, 10_000].into_iter().try_for_each(|nodes| of_size(nodes, seed, told))
 }
 
-/// One point, by its name without the experiment's: how lifetimes are spread, and their mean in seconds.
+/// So many nodes.
+pub(super) fn of_size(nodes: usize, seed: u64, told: &mut dyn FnMut(Row)) -> Result<(), Failure> {
+    measure(&Setup::of(nodes, seed)).map(told)
+}
+
+/// Nodes in figures 13 and 14.
+const NODES: usize = 840;
+
+/// One point of the ring or of the baseline, by its name without the experiment's: `poisson-180`, `baseline-pareto-100`.
 pub(super) fn churn(point: &str, seed: u64, told: &mut dyn FnMut(Row)) -> Option<Result<(), Failure>> {
+    let (is_baseline, point) = match point.strip_prefix("baseline-") {
+        Some(point) => (true, point),
+        None => (false, point),
+    };
     let (lives, seconds) = point.split_once('-')?;
     let lives = [Lives::Exponential, Lives::Pareto].into_iter().find(|it| it.name() == lives)?;
     let lifetime = Duration::from_secs(seconds.parse().ok()?);
-    Some(measure(&Setup::churn(840, lives, lifetime, seed)).map(told))
+    let setup = Setup::churn(NODES, lives, lifetime, seed);
+    let row = if is_baseline { measure_baseline(&setup) } else { measure(&setup) };
+    Some(row.map(told))
 }
 
-/// Figures 13 and 14: 840 nodes all over the world, lifetimes of 100 to 1,000 s.
+/// Figures 13 and 14: 840 nodes all over the world, lifetimes of 100 to 1,000 s, beside the baseline.
 pub(super) fn churns(seed: u64, told: &mut dyn FnMut(Row)) -> Result<(), Failure> {
     for lives in [Lives::Exponential, Lives::Pareto] {
         for seconds in [100, 180, 300, 500, 1_000] {
-            let setup = Setup::churn(840, lives, Duration::from_secs(seconds), seed);
+            let setup = Setup::churn(NODES, lives, Duration::from_secs(seconds), seed);
+            told(measure_baseline(&setup)?);
             told(measure(&setup)?);
         }
     }
@@ -56,6 +74,33 @@ mod tests {
             Some((_, Fact::Count(count))) => *count as f64,
             other => panic!("{name} is {other:?}"),
         }
+    }
+
+    /// Groups lost their majority here: each waited for its neighbours before it let go of its dead, and they for theirs.
+    #[test]
+    fn groups_heal_around_the_world_while_nodes_live_a_hundred_seconds() {
+        let (think, warm, span) = (Duration::from_secs(5), Duration::from_secs(10), Duration::from_secs(50));
+        let lifetime = Duration::from_secs(100);
+        let setup =
+            Setup { keys: 1_000, think, warm, span, ..Setup::churn(100, Lives::Exponential, lifetime, 3) };
+        let row = measure(&setup).expect("it stays whole, and what clients saw makes sense");
+        assert!(number(&row, "deaths") > 30.0, "{row:?}");
+        assert!(number(&row, "answered_percent") > 99.0, "{row:?}");
+    }
+
+    #[test]
+    fn the_baseline_answers_and_contradicts_itself() {
+        // So many deaths that no seed is lucky: the one of ten that contradicts itself least has seven such reads.
+        let (lifetime, span) = (Duration::from_secs(20), Duration::from_secs(30));
+        let setup = Setup { keys: 500, span, ..Setup::churn(60, Lives::Exponential, lifetime, 1) };
+        let row = measure_baseline(&setup).expect("everybody finds a place");
+        assert_eq!(measure_baseline(&setup).expect("again"), row, "the same seed gives the same row");
+        assert!(number(&row, "answered_percent") > 90.0, "{row:?}");
+        assert!(number(&row, "stale") > 0.0, "{row:?}");
+        let calm = Setup { lifetime: Duration::from_secs(100_000), ..setup };
+        let row = measure_baseline(&calm).expect("everybody finds a place");
+        assert_eq!((number(&row, "stale"), number(&row, "keys_lost")), (0.0, 0.0), "{row:?}");
+        assert!(number(&row, "answered_percent") > 99.9, "{row:?}");
     }
 
     #[test]

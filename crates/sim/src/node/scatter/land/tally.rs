@@ -3,12 +3,16 @@
 use std::time::Duration;
 
 use quorate_api::Bucket;
-use quorate_api::history::Check;
+use quorate_api::history::{Check, Record};
 use quorate_checker::{History, Verdict as Judged};
+use quorate_kernel::NodeId;
 use quorate_node::Node;
 
+use super::dht::Dht;
 use super::harness::{Got, Land};
+use super::kind::Kind;
 use super::setup::Setup;
+use super::stale;
 use crate::node::grouped::whole_ring;
 use crate::{Failure, Row, World};
 
@@ -21,19 +25,17 @@ const LOOK: Duration = Duration::from_secs(1);
 /// How long the last look may take.
 const LOOK_MAX: Duration = Duration::from_secs(300);
 
-/// Nodes that are in no group, as they see it.
-fn outside(world: &World<Land>) -> usize {
-    let is_out = |(id, node): &(quorate_kernel::NodeId, &Node)| {
-        node.groups().iter().all(|group| !group.members.contains(id))
-    };
+/// Nodes that have no place yet, as they see it.
+fn outside<K: Kind>(world: &World<Land<K>>) -> usize {
+    let is_out = |(id, node): &(NodeId, &K)| !node.has_place(*id);
     world.harness().waiting().max(world.nodes().live().filter(is_out).count())
 }
 
-fn run_until(
-    world: &mut World<Land>,
+fn run_until<K: Kind>(
+    world: &mut World<Land<K>>,
     most: Duration,
     why: &str,
-    is_so: impl Fn(&World<Land>) -> Result<(), String>,
+    is_so: impl Fn(&World<Land<K>>) -> Result<(), String>,
 ) -> Result<(), Failure> {
     let until = world.now() + most;
     loop {
@@ -52,7 +54,7 @@ fn run_until(
 }
 
 /// Mean and most of something over all nodes.
-fn spread(world: &World<Land>, of: impl Fn(&Node) -> usize) -> (f64, u64) {
+fn spread(world: &World<Land<Node>>, of: impl Fn(&Node) -> usize) -> (f64, u64) {
     let all: Vec<usize> = world.nodes().live().map(|(_, node)| of(node)).collect();
     (
         all.iter().sum::<usize>() as f64 / all.len().max(1) as f64,
@@ -60,27 +62,80 @@ fn spread(world: &World<Land>, of: impl Fn(&Node) -> usize) -> (f64, u64) {
     )
 }
 
+/// What was counted while nodes died.
+struct Counted {
+    formed: Duration,
+    messages: u64,
+    seeks: u64,
+    changes: u64,
+}
+
+/// Lets nodes come until all have a place, lets them die and be replaced, and counts.
+fn live<K: Kind>(world: &mut World<Land<K>>, setup: &Setup) -> Result<Counted, Failure> {
+    run_until(world, FORM_MAX, "not everybody finds a place", |world| match outside(world) {
+        0 => Ok(()),
+        out => Err(format!("{out} nodes have none")),
+    })?;
+    let formed = world.now();
+    world.run_for(SETTLED);
+    let counts = |world: &World<Land<K>>| {
+        let marks = world.marks();
+        let sent = world.counts().messages_sent;
+        [sent, marks.count("node.seek.asked"), marks.count("node.group.changed")]
+    };
+    let before = counts(world);
+    world.harness_mut().is_open = true;
+    world.run_for(setup.warm);
+    world.harness_mut().counts = true;
+    world.run_for(setup.span);
+    let after = counts(world);
+    (world.harness_mut().is_open, world.harness_mut().counts) = (false, false);
+    let [messages, seeks, changes] = [0, 1, 2].map(|at| after[at] - before[at]);
+    Ok(Counted { formed, messages, seeks, changes })
+}
+
+fn begun(setup: &Setup, experiment: &'static str, counted: &Counted, deaths: u64) -> Row {
+    let (nodes, seconds) = (setup.nodes as f64, (setup.warm + setup.span).as_secs_f64());
+    Row::new(experiment)
+        .text("lives", setup.lives.name())
+        .text("sites", setup.sites.name())
+        .count("nodes", setup.nodes as u64)
+        .count("copies", u64::from(setup.copies))
+        .number("lifetime_s", setup.lifetime.as_secs_f64())
+        .number("formed_s", counted.formed.as_secs_f64())
+        .number("seconds", setup.span.as_secs_f64())
+        .count("deaths", deaths)
+        .number("messages_per_node_s", counted.messages as f64 / nodes / seconds)
+}
+
+/// Runs the baseline; one row of results.
+///
+/// # Errors
+/// If not everybody finds a place.
+pub fn measure_baseline(setup: &Setup) -> Result<Row, Failure> {
+    let mut world: World<Land<Dht>> = World::new(setup.world(), Land::new(setup.clone()));
+    let counted = live(&mut world, setup)?;
+    // All that can be repaired is.
+    world.run_for(WHOLE_MAX);
+    let records = look_again(&mut world, setup)?;
+    let [meanwhile, last] = stale::count(records.iter());
+    let land = world.harness();
+    let row = begun(setup, "churn-baseline", &counted, land.deaths);
+    Ok(answers(row, &land.got)
+        .count("reads", meanwhile.reads)
+        .count("stale", meanwhile.stale)
+        .number("stale_percent", 100.0 * meanwhile.stale as f64 / meanwhile.reads.max(1) as f64)
+        .count("keys", last.reads)
+        .count("keys_lost", last.stale))
+}
+
 /// Runs a setup; one row of results.
 ///
 /// # Errors
 /// If the ring does not form, or is not whole in the end, or answers make no sense.
 pub fn measure(setup: &Setup) -> Result<Row, Failure> {
-    let mut world = World::new(setup.world(), Land::new(setup.clone()));
-    run_until(&mut world, FORM_MAX, "the ring does not form", |world| match outside(world) {
-        0 => Ok(()),
-        out => Err(format!("{out} nodes are in no group")),
-    })?;
-    let formed = world.now();
-    world.run_for(SETTLED);
-    let before =
-        (world.counts(), world.marks().count("node.seek.asked"), world.marks().count("node.group.changed"));
-    world.harness_mut().is_open = true;
-    world.run_for(setup.warm);
-    world.harness_mut().counts = true;
-    world.run_for(setup.span);
-    let after =
-        (world.counts(), world.marks().count("node.seek.asked"), world.marks().count("node.group.changed"));
-    (world.harness_mut().is_open, world.harness_mut().counts) = (false, false);
+    let mut world: World<Land<Node>> = World::new(setup.world(), Land::new(setup.clone()));
+    let counted = live(&mut world, setup)?;
     let buckets = setup.buckets();
     run_until(&mut world, WHOLE_MAX, "the ring is not whole in the end", |world| {
         whole_ring(world.nodes(), buckets).map(drop)
@@ -91,22 +146,14 @@ pub fn measure(setup: &Setup) -> Result<Row, Failure> {
         .map(Bucket)
         .filter(|bucket| crate::node::operator::leader(world.nodes(), *bucket).is_some());
     let led = led.count() as u64;
-    let (nodes, seconds) = (setup.nodes as f64, setup.span.as_secs_f64());
-    let per_node = |count: u64| count as f64 / nodes / seconds;
-    let mut row = Row::new(if setup.is_judged { "churn" } else { "size" })
-        .text("lives", setup.lives.name())
-        .text("sites", setup.sites.name())
-        .count("nodes", setup.nodes as u64)
+    let seconds = (setup.warm + setup.span).as_secs_f64();
+    let experiment = if setup.is_judged { "churn" } else { "size" };
+    let mut row = begun(setup, experiment, &counted, world.harness().deaths)
         .count("groups", groups as u64)
         .count("buckets", u64::from(setup.buckets))
         .count("buckets_led", led)
-        .number("lifetime_s", setup.lifetime.as_secs_f64())
-        .number("formed_s", formed.as_secs_f64())
-        .number("seconds", seconds)
-        .count("deaths", world.harness().deaths)
-        .number("messages_per_node_s", per_node(after.0.messages_sent - before.0.messages_sent))
-        .number("seeks_per_node_s", per_node(after.1 - before.1))
-        .count("group_changes", after.2 - before.2);
+        .number("seeks_per_node_s", counted.seeks as f64 / setup.nodes as f64 / seconds)
+        .count("group_changes", counted.changes);
     for (name, most, of) in [
         ("people_mean", "people_most", 0),
         ("groups_known_mean", "groups_known_most", 1),
@@ -119,22 +166,31 @@ pub fn measure(setup: &Setup) -> Result<Row, Failure> {
     Ok(answers(row, &world.harness().got).count("judged", judged))
 }
 
-/// Reads every key once more, and judges all that clients did: how many operations were judged.
-fn judge(world: &mut World<Land>, setup: &Setup) -> Result<u64, Failure> {
-    if !setup.is_judged {
-        return Ok(0);
-    }
+/// Reads every key once more: all that clients did.
+fn look_again<K: Kind>(world: &mut World<Land<K>>, setup: &Setup) -> Result<Vec<Record>, Failure> {
     world.harness_mut().looks = Some(setup.keys);
     run_until(world, LOOK_MAX, "the last look does not end", |world| match world.harness() {
         land if land.looks == Some(0) && land.open() == 0 => Ok(()),
         land => Err(format!("{} requests are open", land.open())),
     })?;
-    let records = std::mem::take(&mut world.harness_mut().records);
+    Ok(std::mem::take(&mut world.harness_mut().records))
+}
+
+/// Judges all that clients did: how many operations were judged.
+fn judge(world: &mut World<Land<Node>>, setup: &Setup) -> Result<u64, Failure> {
+    if !setup.is_judged {
+        return Ok(0);
+    }
+    let records = look_again(world, setup)?;
     let count = records.len() as u64;
+    let stale = stale::count(records.iter()).map(|counted| counted.stale);
     let history = History::from_records(records).map_err(|error| Failure::Safety(error.to_string()))?;
     let report = quorate_checker::check(&history, Check::Linear);
     match report.verdict {
-        Judged::Ok => Ok(count),
+        Judged::Ok if stale == [0, 0] => Ok(count),
+        Judged::Ok => {
+            Err(Failure::Safety(format!("{stale:?} reads are too old, and the checker did not see it")))
+        }
         _ => Err(Failure::Safety(format!("{report}"))),
     }
 }

@@ -16,6 +16,19 @@ pub(in crate::node::scatter) fn scale(seed: u64, told: &mut dyn FnMut(Row)) -> R
     Ok(())
 }
 
+/// One point of it, by its name without the experiment's: `groups-160`.
+pub(in crate::node::scatter) fn of_scale(
+    point: &str,
+    seed: u64,
+    told: &mut dyn FnMut(Row),
+) -> Option<Result<(), Failure>> {
+    let (name, nodes) = point.rsplit_once('-')?;
+    let systems = [System::Groups, System::Partitions, System::Spread];
+    let system = systems.into_iter().find(|system| system.name() == name)?;
+    let setup = Setup::chirp(nodes.parse().ok()?, system, seed);
+    Some(measure("scale", &setup).map(told))
+}
+
 /// Figure 15b: 10,000 fetches a second of all followers of users, on 40 nodes.
 pub(in crate::node::scatter) fn load(seed: u64, told: &mut dyn FnMut(Row)) -> Result<(), Failure> {
     for system in [System::Groups, System::Partitions, System::Spread] {
