@@ -32,7 +32,7 @@ pub struct Candidate {
     pub failure: Option<f64>,
     /// How many of its members share a host, a rack, a zone with the node.
     pub near: Near,
-    /// Operations in a second of late, for each member.
+    /// Operations in a second of late, of all its buckets.
     pub load: f64,
     /// How long an operation takes that the node would lead, if that was tried.
     pub latency: Option<Duration>,
@@ -111,7 +111,8 @@ pub fn choose(candidates: &[Candidate], most: f64, aim: Aim) -> Option<Choice> {
         }),
         // Borders even out what differs by less than this; of such equals the largest: it splits soonest, while the others stay as large as
         // they should be. If the smallest were chosen, or the busiest for each member, which mostly is the same, all would grow until they
-        // are as large as may be, and each write would have more copies than are wanted.
+        // are as large as may be, and each write would have more copies than are wanted. For each member one that has grown had less to do,
+        // and would never come to split.
         Aim::Load => {
             let busiest = open.iter().map(|candidate| candidate.load).fold(0.0, f64::max);
             let is_busy = |candidate: &&Candidate| candidate.load * UNEVEN_BESIDE >= busiest;

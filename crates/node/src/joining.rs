@@ -135,13 +135,12 @@ impl Node {
         let members: Vec<_> = group.members.iter().map(|id| self.place_of(*id)).collect();
         let near = Near::count(&self.place_of(self.config.me.id), &members);
         let size = group.members.len();
-        let load: f64 = ring.buckets(group).iter().map(|bucket| ring.load_of(*bucket)).sum();
         Some(Candidate {
             group: group.name.id,
             size,
             failure: self.chance_of_failure(now, group),
             near,
-            load: load / size.max(1) as f64,
+            load: ring.buckets(group).iter().map(|bucket| ring.load_of(*bucket)).sum(),
             latency: ring.sights.agreement(group.members.iter().copied()),
         })
     }

@@ -101,6 +101,8 @@ pub(crate) struct Recoveries {
     looked_at: (u64, u64, u64, Vec<Bucket>),
     /// When that was looked at in a ring.
     looked_around_at: Time,
+    /// Buckets of a ring without a majority that this node reaches, and since when.
+    unreached: BTreeMap<Bucket, Time>,
 }
 
 impl Effort {
@@ -178,7 +180,8 @@ impl Node {
         (roster.recoveries.lost, roster.recoveries.looked_at) = (lost, numbers);
     }
 
-    /// The same where groups hold the buckets: of each those count that its log has, or its group, as far as this node knows.
+    /// The same where groups hold the buckets: of each those count that its log has, or its group, as far as this node knows. Whoever has just
+    /// come is not connected to everybody yet, so that a bucket counts as lost only after a while.
     fn look_at_lost_by_group(&mut self, now: Time) {
         let Some(roster) = &self.roster else { return };
         let Some(ring) = &roster.ring else { return };
@@ -187,7 +190,7 @@ impl Node {
         }
         // They are few, and looked for in every group.
         let missed: BTreeSet<NodeId> = self.missed(now);
-        let mut lost = BTreeMap::new();
+        let (mut lost, mut unreached) = (BTreeMap::new(), BTreeMap::new());
         for bucket in ring.buckets_known() {
             let log = self.replicas.get(&bucket).map(Replica::log).filter(|log| log.holds());
             let of_log = log.map(|log| log.epoch().members.iter().map(|member| member.id));
@@ -196,13 +199,19 @@ impl Node {
                 of_log.clone().into_iter().flatten().chain(of_group.clone().into_iter().flatten().copied())
             };
             let gone = members().filter(|id| missed.contains(id)).count();
-            if gone > 0 && gone * 2 >= members().count() {
+            if gone == 0 || gone * 2 < members().count() {
+                continue;
+            }
+            let since = roster.recoveries.unreached.get(&bucket).copied().unwrap_or(now);
+            unreached.insert(bucket, since);
+            if now.since(since) >= LEADERLESS {
                 let (gone, survivors) = members().partition(|id| missed.contains(id));
                 lost.insert(bucket, Lost { bucket, survivors, gone });
             }
         }
         if let Some(roster) = &mut self.roster {
-            (roster.recoveries.lost, roster.recoveries.looked_around_at) = (lost, now);
+            let recoveries = &mut roster.recoveries;
+            (recoveries.lost, recoveries.unreached, recoveries.looked_around_at) = (lost, unreached, now);
         }
     }
 

@@ -25,6 +25,8 @@ use crate::ring::{Figures, Ring, Word, first_group, note_content, note_name};
 const TELL_EVERY: Duration = Duration::from_millis(500);
 /// While no more nodes are known, all are told each time what homes keep: groups reckon with what all others have to do.
 const FEW: usize = 192;
+/// That a bucket is nobody's home any more was told when it was news; who missed it hears of it in one of so many turns.
+const TURNS_OF_FORMER: usize = 16;
 /// Beyond that the members of a group and of its neighbours are told each time, and so many others in turn.
 const TOLD_AT_ONCE: usize = 16;
 /// Groups of which a node is told that knows of none.
@@ -97,6 +99,7 @@ impl Node {
             ring.efforts.extract_if(.., |home, _| !homes.contains(home)).map(|(_, effort)| effort).collect();
         ring.forget_moves(cx.now);
         let tells = cx.now.since(ring.told_at) >= TELL_EVERY;
+        let turn = ring.turn;
         if tells {
             ring.told_at = cx.now;
             ring.turn += 1;
@@ -107,9 +110,14 @@ impl Node {
         lost.into_iter().for_each(|effort| self.lose(cx.now, effort, out));
         self.look_at_handings(cx.now, &homes);
         for home in homes.iter().filter(|_| tells) {
-            if let Some(stand) = self.seat(*home).and_then(|seat| seat.stand()) {
-                self.choose_preset((cx.now, cx.wall), &stand.group);
-                self.assign_leaders((cx.now, cx.wall), *home, &stand.group);
+            match self.seat(*home).and_then(|seat| seat.stand()) {
+                Some(stand) => {
+                    self.choose_preset((cx.now, cx.wall), &stand.group);
+                    self.assign_leaders((cx.now, cx.wall), *home, &stand.group);
+                }
+                // With time there are more of these than of groups.
+                None if turn % TURNS_OF_FORMER != usize::from(home.0) % TURNS_OF_FORMER => continue,
+                None => {}
             }
             self.tell_seat(*home, true, out);
         }

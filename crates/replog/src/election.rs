@@ -31,7 +31,7 @@ impl Replog {
     fn may_stand(&self) -> bool {
         let epoch = self.epoch();
         let caretaker = epoch.had(self.me);
-        (self.is_member() || caretaker) && !self.retired && !self.is_fenced() && !self.awaits_install()
+        (self.is_member() || caretaker) && !self.is_retired() && !self.is_fenced() && !self.awaits_install()
     }
 
     /// Arms the election timer anew with fresh patience.
@@ -99,7 +99,10 @@ impl Replog {
             return cx.marks.hit("replog.prepare.forged");
         }
         let used_up = prepare.trial && ballot == self.promised_in(ballot.epoch);
-        if self.is_overtaken(ballot) || used_up {
+        // Later members need no vote of this replica's, and whoever asks for it is to hear of them. While these have not everything, it may be needed.
+        let is_past =
+            self.retired.as_ref().is_some_and(|(told, settled)| *settled && told.number > ballot.epoch);
+        if self.is_overtaken(ballot) || used_up || is_past {
             // Nothing is promised, and what was promised is on disk or will be asked for again.
             return out.send_early(from, self.stale(ballot));
         }
@@ -219,9 +222,9 @@ impl Replog {
         let left = self.epoch().number + u64::from(self.is_member());
         let was_member = self.is_member() || self.epoch().had(self.me);
         let newest = epoch.number + u64::from(settled);
-        if was_member && !self.retired && newest > left && !epoch.has(self.me) {
+        if was_member && !self.is_retired() && newest > left && !epoch.has(self.me) {
             cx.marks.hit("replog.retired.by_stale");
-            self.retire(out);
+            self.retire(epoch, settled, out);
         }
         let mine = match &self.role {
             Role::Leader(leader) => leader.ballot,

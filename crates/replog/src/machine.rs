@@ -157,7 +157,8 @@ pub struct Replog {
     pub(crate) bound_until: Time,
     pub(crate) bound_to: Ballot,
     pub(crate) receiving: Option<Receiving>,
-    pub(crate) retired: bool,
+    /// Set once nobody needs this replica: the newest members that it was told of, and whether a quorum of them has everything.
+    pub(crate) retired: Option<(Epoch, bool)>,
     /// Nothing below this epoch is accepted, promised or led.
     pub(crate) fence: u64,
     /// This replica, once it has applied everything, goes on alone: itself as a member.
@@ -206,7 +207,7 @@ impl Replog {
             bound_until: Time::default(),
             bound_to: Ballot::default(),
             receiving: None,
-            retired: false,
+            retired: None,
             fence: 0,
             forcing: None,
             journal: VecDeque::new(),
@@ -304,12 +305,12 @@ impl Replog {
 
     /// Whether this replica counts, and neither was told that it does no more nor was given up.
     pub fn holds(&self) -> bool {
-        self.is_member() && !self.retired && !self.is_given_up()
+        self.is_member() && !self.is_retired() && !self.is_given_up()
     }
 
     /// Whether it was a member, is none any more and has been told that nobody needs it.
     pub fn is_retired(&self) -> bool {
-        self.retired
+        self.retired.is_some()
     }
 
     /// Nodes that catch up before they become members.

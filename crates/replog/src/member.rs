@@ -391,9 +391,9 @@ impl Replog {
         if ballot.node != Some(from) || !newer || self.leads() {
             return;
         }
-        if !self.retired {
+        if !self.is_retired() {
             cx.marks.hit("replog.retired.told");
-            self.retire(out);
+            self.retire(epoch, true, out);
         }
         if self.believed_leader != Some(from) {
             // Whoever still waits for answers here can get them there.
@@ -403,8 +403,8 @@ impl Replog {
     }
 
     /// Stops standing for election: this replica is of no more use.
-    pub(crate) fn retire(&mut self, out: &mut Out) {
-        self.retired = true;
+    pub(crate) fn retire(&mut self, epoch: &Epoch, settled: bool, out: &mut Out) {
+        self.retired = Some((epoch.clone(), settled));
         out.disarm(Timer::Election);
         out.output(Output::Retired);
     }

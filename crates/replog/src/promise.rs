@@ -58,7 +58,7 @@ impl Replog {
         self.promised = self.ahead.remove(&number).unwrap_or_default().max(heir);
         self.seen = self.promised;
         self.log_ballot = self.log_ballot.max(heir);
-        self.retired = false;
+        self.retired = None;
         self.refresh_voters();
     }
 
@@ -82,14 +82,18 @@ impl Replog {
         }
     }
 
-    /// The answer to the sender of something that was overtaken.
+    /// The answer to the sender of something that was overtaken. Whoever was told of later members than it has seen itself passes that on:
+    /// a member that slept through all of it may find nobody else who remembers.
     pub(crate) fn stale(&self, overtaken: Ballot) -> Message {
-        let epoch = self.epoch().clone();
-        let mut promised = self.promised_in(overtaken.epoch.max(epoch.number));
+        let own = self.epoch();
+        let mut promised = self.promised_in(overtaken.epoch.max(own.number));
         if self.is_fenced() {
             promised = promised.max(Ballot { epoch: self.fence, number: 0, node: None });
         }
-        let settled = self.retired || self.quorum_holds_takeover();
-        Message::Stale { promised, epoch, settled }
+        let (epoch, settled) = match &self.retired {
+            Some((told, settled)) if told.number > own.number => (told, *settled),
+            retired => (own, retired.is_some() || self.quorum_holds_takeover()),
+        };
+        Message::Stale { promised, epoch: epoch.clone(), settled }
     }
 }

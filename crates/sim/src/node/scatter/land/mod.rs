@@ -88,6 +88,31 @@ mod tests {
         assert!(number(&row, "answered_percent") > 99.0, "{row:?}");
     }
 
+    /// A cluster on one machine, whose clients write and read keys of several buckets at once.
+    fn shaken(seconds: u64, keys_each: usize) -> Setup {
+        Setup {
+            copies: 13,
+            buckets: 4,
+            lifetime: Duration::from_secs(40),
+            is_prompt: true,
+            keys: 100,
+            keys_each,
+            think: Duration::from_millis(27),
+            span: Duration::from_secs(seconds),
+            ..Setup::of(16, 1)
+        }
+    }
+
+    /// Nodes that had just come and were not connected to most others yet took buckets for lost, and refused what they were asked.
+    #[test]
+    fn nothing_is_refused_while_nodes_live_forty_seconds() {
+        let row = measure(&shaken(30, 3)).expect("it stays whole");
+        assert!(number(&row, "deaths") > 5.0, "{row:?}");
+        assert_eq!(number(&row, "failed"), 0.0, "{row:?}");
+        assert!(number(&row, "answered_percent") > 99.0, "{row:?}");
+        assert!(number(&row, "read_p99_ms").max(number(&row, "write_p99_ms")) < 1_000.0, "{row:?}");
+    }
+
     #[test]
     fn the_baseline_answers_and_contradicts_itself() {
         // So many deaths that no seed is lucky: the one of ten that contradicts itself least has seven such reads.
