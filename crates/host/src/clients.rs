@@ -420,6 +420,11 @@ impl Clients {
         }
     }
 
+    /// Whether nobody is connected.
+    pub(crate) fn all_gone(&self) -> bool {
+        self.table.values().flatten().next().is_none()
+    }
+
     /// Whether every answer has been sent.
     pub(crate) fn all_sent(&self) -> bool {
         self.table.values().flatten().all(|client| client.output.is_empty())

@@ -186,7 +186,7 @@ impl<M: Hosted> Driver<M> {
             self.clients.deadline(),
             self.live.sync_at.filter(|_| log_is_free),
             self.live.settle_at.filter(|_| log_is_free),
-            self.live.stopping.as_ref().map(Stopping::deadline),
+            self.live.stopping.as_ref().map(|stopping| stopping.deadline(now)),
             Some(self.live.housekeeping_at),
         ];
         deadlines.into_iter().flatten().min().map(|at| at.since(now))

@@ -13,6 +13,9 @@ use crate::hosted::Hosted;
 
 /// How long answers may still take to leave once the machine is done.
 const FLUSH_MAX: Duration = Duration::from_millis(500);
+/// How long clients that are still connected then may come once more, to be told that nothing happens here any more. Who asks
+/// while its connection is closed cannot know that.
+const LINGER: Duration = Duration::from_millis(200);
 /// How long the store may take to write itself down; its log makes up for the rest.
 const CHECKPOINT_MAX: Duration = Duration::from_secs(5);
 
@@ -21,13 +24,17 @@ const CHECKPOINT_MAX: Duration = Duration::from_secs(5);
 pub(crate) struct Stopping {
     /// When the machine's leave ends.
     until: Time,
-    /// When the last answers must be out, once the machine is done.
-    flush_until: Option<Time>,
+    /// When clients have been waited for, and when the last answers must be out, once the machine is done.
+    flush_until: Option<(Time, Time)>,
 }
 
 impl Stopping {
-    pub(super) fn deadline(&self) -> Time {
-        self.flush_until.unwrap_or(self.until)
+    pub(super) fn deadline(&self, now: Time) -> Time {
+        match self.flush_until {
+            Some((linger_until, _)) if now < linger_until => linger_until,
+            Some((_, flush_until)) => flush_until,
+            None => self.until,
+        }
     }
 }
 
@@ -65,11 +72,12 @@ impl<M: Hosted> Driver<M> {
                     "the node was not ready to stop in time; the others will notice by themselves"
                 );
             }
-            stopping.flush_until = Some(now + FLUSH_MAX);
+            stopping.flush_until = Some((now + LINGER, now + FLUSH_MAX));
         }
-        let Some(flush_until) = stopping.flush_until else { return Ok(false) };
+        let Some((linger_until, flush_until)) = stopping.flush_until else { return Ok(false) };
         let flushed = self.live.held.is_empty() && self.clients.all_sent() && self.peers.all_sent();
-        if !flushed && now < flush_until {
+        let lingers = now < linger_until && !self.clients.all_gone();
+        if (!flushed && now < flush_until) || lingers {
             return Ok(false);
         }
         self.sync_all()?;

@@ -37,6 +37,8 @@ fn draw(
         .y_label_area_size(70)
         .build_cartesian_2d(0.0..most, 0.0..top)?;
     let whole = |value: &f64| format!("{value:.0}");
+    // Labels are a fifth or less of the axis apart.
+    let upright = |value: &f64| if top < 10.0 { format!("{value:.1}") } else { whole(value) };
     let undoubled = |x: &f64| whole(&(least * x.exp2()));
     chart
         .configure_mesh()
@@ -46,7 +48,7 @@ fn draw(
         .x_desc(across)
         .y_desc(up)
         .x_label_formatter(&undoubled)
-        .y_label_formatter(&whole)
+        .y_label_formatter(&upright)
         .draw()?;
     for (index, (name, points)) in series.iter().enumerate() {
         let colour = Palette99::pick(index).to_rgba();
