@@ -17,6 +17,9 @@ use crate::record::Epoch;
 
 /// Candidates that cross each other spread out over at most so many doublings of [`Config::election`][crate::Config].
 const CONTESTS_MAX: u32 = 4;
+/// After more contests than these a leader is also given longer before it is missed: it may be held up now and then for longer than
+/// the timeout, and whoever is elected in its place would be as well.
+const CONTESTS_MIN: u32 = 2;
 
 /// What a candidate keeps.
 #[derive(Debug, Clone)]
@@ -34,10 +37,15 @@ impl Replog {
         (self.is_member() || caretaker) && !self.is_retired() && !self.is_fenced() && !self.awaits_install()
     }
 
+    /// Over what time candidates spread out: longer after each election in which this replica stood, until somebody has led for as long.
+    fn spread(&self) -> Duration {
+        self.config.election * (1 << self.contests.min(CONTESTS_MAX))
+    }
+
     /// Arms the election timer anew with fresh patience.
     pub(crate) fn arm_election(&mut self, cx: &mut Cx<'_>, out: &mut Out) {
-        let base = self.config.election;
-        let spread = base * (1 << self.contests.min(CONTESTS_MAX));
+        let spread = self.spread();
+        let base = self.config.election.max(spread / (1 << CONTESTS_MIN));
         let random =
             Duration::from_nanos(cx.rng.below(u64::try_from(spread.as_nanos()).unwrap_or(u64::MAX).max(1)));
         let wait = if self.is_member() { 1 } else { 3 };
@@ -191,7 +199,7 @@ impl Replog {
         let changed = self.believed_leader != leader || !matches!(self.role, Role::Follower);
         if changed {
             self.followed_since = cx.now;
-        } else if leader.is_some() && cx.now.since(self.followed_since) >= self.config.election {
+        } else if leader.is_some() && cx.now.since(self.followed_since) >= self.spread() {
             // Whoever leads for no longer than that may be one of many that overthrow each other.
             self.contests = 0;
         }
