@@ -133,7 +133,7 @@ impl Node {
 
     /// This node's copy of a bucket, to look at.
     pub fn shard(&self, bucket: Bucket) -> Option<&Shard> {
-        self.replicas.get(&bucket).map(|replica| &replica.shard)
+        self.replicas.get(&bucket).map(|replica| &*replica.shard)
     }
 
     /// The buckets of which this node has a copy.
@@ -415,9 +415,12 @@ impl Node {
 
     pub(crate) fn on_role(&mut self, cx: &mut Cx<'_>, bucket: Bucket, out: &mut Out) {
         if self.believed_leader(bucket).is_some() {
-            self.lane(bucket).leader_changed(cx.now);
             self.transactions.ask_again(bucket);
-            self.dispatch(cx, bucket, out);
+            // Of most buckets of a large ring nobody asks this node anything.
+            if let Some(lane) = self.lanes.get_mut(&bucket) {
+                lane.leader_changed(cx.now);
+                self.dispatch(cx, bucket, out);
+            }
         }
     }
 }

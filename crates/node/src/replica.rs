@@ -1,5 +1,6 @@
 //! This node's copy of a bucket, and whom it owes answers.
 
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use quorate_api::Bucket;
@@ -28,7 +29,8 @@ pub(crate) struct Following {
 /// A copy of a bucket.
 #[derive(Debug)]
 pub(crate) struct Replica {
-    pub(crate) shard: Shard,
+    /// Boxed, since a map keeps room for several copies for each that is there.
+    pub(crate) shard: Box<Shard>,
     /// Reads that this node, leading, answers: by the shard's ticket, who asked and under which name.
     pub(crate) asked_by: BTreeMap<u64, (NodeId, u64)>,
     /// Nodes whose batches this one did not take. They are told when it does.
@@ -56,7 +58,7 @@ pub(crate) struct Replica {
 impl Replica {
     pub(crate) fn new(shard: Shard) -> Self {
         Replica {
-            shard,
+            shard: Box::new(shard),
             asked_by: BTreeMap::new(),
             turned_away: BTreeSet::new(),
             took: false,

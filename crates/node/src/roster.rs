@@ -439,7 +439,9 @@ impl Node {
         self.tell_strangers(bucket, out);
         if self.believed_leader(bucket) == Some(from) && before != Some(from) {
             cx.marks.hit("node.leader.hinted");
-            self.lane(bucket).origin.resume();
+            if let Some(lane) = self.lanes.get_mut(&bucket) {
+                lane.origin.resume();
+            }
             self.on_role(cx, bucket, out);
         }
     }

@@ -6,6 +6,7 @@
 use std::collections::BTreeMap;
 use std::fmt::Write;
 use std::path::Path;
+use std::sync::Arc;
 
 use bytes::Bytes;
 use quorate_api::{
@@ -63,7 +64,7 @@ fn meta() -> StateMeta {
 }
 
 fn entries() -> Vec<Entry> {
-    let seal = Seal { members: vec![log_member(1)], former: vec![log_member(3)] };
+    let seal = Arc::new(Seal { members: vec![log_member(1)], former: vec![log_member(3)] });
     vec![
         Entry { ballot: ballot(5), content: Content::Command(Bytes::from_static(b"command")) },
         Entry { ballot: ballot(6), content: Content::Seal(seal) },

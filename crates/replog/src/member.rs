@@ -10,6 +10,7 @@
 //! quorum of the new members holds everything: it replicates, proposes nothing, answers nothing, and hands over.
 
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use quorate_kernel::{Cx, NodeId, Time};
 use quorate_quorum::{QuorumSystem, Threshold, majority_of};
@@ -165,7 +166,7 @@ impl Replog {
             {
                 change.sealed = true;
             }
-            self.propose(cx, Content::Seal(Seal { members, former }), out);
+            self.propose(cx, Content::Seal(Arc::new(Seal { members, former })), out);
         } else if cx.now >= change.until {
             let missing: Vec<NodeId> = ids.into_iter().filter(|id| !near(*id)).collect();
             let reason =

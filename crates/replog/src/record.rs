@@ -1,5 +1,6 @@
 //! What a replica must find again after a restart, and how its state lies in the store.
 
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use bytes::Bytes;
 use quorate_kernel::NodeId;
@@ -64,8 +65,8 @@ pub struct Entry {
 pub enum Content {
     /// Opaque to the log.
     Command(Bytes),
-    /// Ends the epoch (stop-sign) and names the members of the next one.
-    Seal(Seal),
+    /// Ends the epoch (stop-sign) and names the members of the next one. Shared, since a log keeps one for each change of its members that it still has.
+    Seal(Arc<Seal>),
 }
 
 /// The end of an epoch. Says everything about the next one that its ballot and index do not say, so that a node which

@@ -204,7 +204,7 @@ fn takes(bait: Bait, msg: &Message, newest: Ballot) -> bool {
 fn side(from: NodeId, msg: &Message) -> BTreeSet<NodeId> {
     let Message::Append(append) = msg else { return BTreeSet::from([from]) };
     let seals = append.entries.iter().filter_map(|entry| match &entry.content {
-        Content::Seal(seal) => Some(seal),
+        Content::Seal(seal) => Some(&**seal),
         Content::Command(_) => None,
     });
     let mut side = BTreeSet::from([from]);
