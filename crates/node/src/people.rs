@@ -14,6 +14,7 @@ use bytes::Bytes;
 use core::time::Duration;
 use quorate_groups::join::Place;
 use quorate_kernel::{Cx, NodeId, Time};
+use quorate_shard::Mutant;
 use serde::{Deserialize, Serialize};
 
 use crate::admin::from_log_member;
@@ -273,7 +274,8 @@ impl Node {
 
     /// Whether a node is there, as far as this one sees: a connection to it stands, and if it is watched it answers.
     pub(crate) fn is_there(&self, id: NodeId, now: Time) -> bool {
-        let is_silent = || self.ring().is_some_and(|ring| ring.people.is_silent(id, now));
+        let unnoticed = self.config.limits.breaks(Mutant::SilenceUnnoticed);
+        let is_silent = || !unnoticed && self.ring().is_some_and(|ring| ring.people.is_silent(id, now));
         id == self.config.me.id || (self.connected.contains(&id) && !is_silent())
     }
 

@@ -92,11 +92,13 @@ pub enum Mutant {
     InTwoGroups,
     /// The border between two groups moves, and what the one gives away it keeps holding.
     SpansOverlap,
+    /// Who answers nothing is there as long as a connection to it stands.
+    SilenceUnnoticed,
 }
 
 impl Mutant {
     /// Those that show where groups hold the buckets.
-    pub const OF_GROUPS: [Mutant; 7] = [
+    pub const OF_GROUPS: [Mutant; 8] = [
         Mutant::NotesUncompared,
         Mutant::NotesUnlocked,
         Mutant::NeighboursUntold,
@@ -104,6 +106,7 @@ impl Mutant {
         Mutant::HomesKept,
         Mutant::InTwoGroups,
         Mutant::SpansOverlap,
+        Mutant::SilenceUnnoticed,
     ];
 
     /// All others.

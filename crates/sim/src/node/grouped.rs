@@ -97,9 +97,16 @@ fn is_ring(seats: &BTreeMap<Bucket, Seat>) -> Result<Vec<Stand>, String> {
     Ok(stands)
 }
 
-/// How many groups there are, if they make a ring and all buckets are led.
+/// How many groups there are, if they make a ring, all buckets are led, and nobody is a member who is gone for good.
 pub(super) fn whole_ring(nodes: &Nodes<Node>, buckets: NonZeroU16) -> Result<usize, String> {
-    Ok(is_ring(&seats(nodes, buckets)?)?.len())
+    let stands = is_ring(&seats(nodes, buckets)?)?;
+    for stand in &stands {
+        let gone = stand.group.members.iter().find(|id| nodes.machine(**id).is_none());
+        if let Some(gone) = gone {
+            return Err(format!("{gone:?} is gone and still a member of {:?}", stand.group));
+        }
+    }
+    Ok(stands.len())
 }
 
 /// Whether a reason fits what was done for it, by its own figures.

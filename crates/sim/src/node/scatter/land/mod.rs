@@ -128,6 +128,27 @@ mod tests {
         assert!(number(&row, "answered_percent") > 99.9, "{row:?}");
     }
 
+    /// Forty nodes that live two minutes in the mean, of whose deaths nobody is told.
+    fn unheard() -> Setup {
+        let (noticed, lifetime) = (Duration::from_secs(100_000), Duration::from_secs(120));
+        Setup { noticed, lifetime, is_prompt: true, ..Setup::of(40, 1) }
+    }
+
+    #[test]
+    fn silence_alone_shows_who_is_gone() {
+        let row = measure(&unheard()).expect("groups let go of all who are gone");
+        assert!(number(&row, "deaths") > 5.0, "{row:?}");
+        assert!(number(&row, "answered_percent") > 99.0, "{row:?}");
+    }
+
+    #[cfg(feature = "mutants")]
+    #[test]
+    fn who_is_never_taken_for_silent_stays_for_good() {
+        let mutant = Some(quorate_shard::Mutant::SilenceUnnoticed);
+        let failure = measure(&Setup { mutant, ..unheard() }).expect_err("groups keep whoever is gone");
+        assert!(failure.to_string().contains("is gone and still a member"), "{failure}");
+    }
+
     #[test]
     fn a_hundred_nodes_form_a_ring_and_stay_whole() {
         let setup =

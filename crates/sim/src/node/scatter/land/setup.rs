@@ -76,6 +76,9 @@ pub struct Setup {
     pub span: Duration,
     /// All else follows from it.
     pub seed: u64,
+    /// A rule that is broken.
+    #[cfg(feature = "mutants")]
+    pub mutant: Option<quorate_shard::Mutant>,
 }
 
 impl Setup {
@@ -98,6 +101,8 @@ impl Setup {
             think: Duration::from_secs(10),
             span: Duration::from_secs(30),
             seed,
+            #[cfg(feature = "mutants")]
+            mutant: None,
         }
     }
 
@@ -157,7 +162,13 @@ impl Setup {
     /// What is not answered is asked again after more than the longest way there and back.
     pub(super) fn limits(&self) -> Limits {
         let retry = if self.sites == Sites::One { 200 } else { 1_000 };
-        Limits { retry: Duration::from_millis(retry), ..Limits::production() }
+        #[allow(unused_mut, reason = "rules are broken only by a feature")]
+        let mut limits = Limits { retry: Duration::from_millis(retry), ..Limits::production() };
+        #[cfg(feature = "mutants")]
+        {
+            limits.shard.mutant = self.mutant;
+        }
+        limits
     }
 
     pub(super) fn world(&self) -> WorldOptions {
