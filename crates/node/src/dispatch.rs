@@ -11,6 +11,18 @@ use crate::machine::{Node, Out, Timer};
 use crate::message::Message;
 
 impl Node {
+    /// Another leader of a bucket is known, or none any more: what was asked of the one before is asked again.
+    pub(crate) fn on_role(&mut self, cx: &mut Cx<'_>, bucket: Bucket, out: &mut Out) {
+        if self.believed_leader(bucket).is_some() {
+            self.transactions.ask_again(bucket);
+            // Of most buckets of a large ring nobody asks this node anything.
+            if let Some(lane) = self.lanes.get_mut(&bucket) {
+                lane.leader_changed(cx.now);
+                self.dispatch(cx, bucket, out);
+            }
+        }
+    }
+
     /// Sends on what can be sent on. What that brings about at once may ask for more to be sent: then it goes on here,
     /// not deeper.
     pub(crate) fn dispatch(&mut self, cx: &mut Cx<'_>, bucket: Bucket, out: &mut Out) {

@@ -412,17 +412,6 @@ impl Node {
             }
         }
     }
-
-    pub(crate) fn on_role(&mut self, cx: &mut Cx<'_>, bucket: Bucket, out: &mut Out) {
-        if self.believed_leader(bucket).is_some() {
-            self.transactions.ask_again(bucket);
-            // Of most buckets of a large ring nobody asks this node anything.
-            if let Some(lane) = self.lanes.get_mut(&bucket) {
-                lane.leader_changed(cx.now);
-                self.dispatch(cx, bucket, out);
-            }
-        }
-    }
 }
 
 impl Machine for Node {
