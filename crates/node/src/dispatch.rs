@@ -11,7 +11,7 @@ use crate::machine::{Node, Out, Timer};
 use crate::message::Message;
 
 impl Node {
-    /// Another leader of a bucket is known, or none any more: what was asked of the one before is asked again.
+    /// The leader of a bucket may be another now: if one is known, what was asked of the one before is asked again.
     pub(crate) fn on_role(&mut self, cx: &mut Cx<'_>, bucket: Bucket, out: &mut Out) {
         if self.believed_leader(bucket).is_some() {
             self.transactions.ask_again(bucket);

@@ -111,7 +111,7 @@ pub(super) fn size(rows: &[&Found], out: &Path, tables: &mut String) -> Result<(
         &series,
     )?;
     tables.push_str(
-        "\n## From a hundred nodes to ten thousand\n\n\
+        "\n## From a hundred nodes up\n\n\
          Means of all nodes, and in brackets the most. `KiB` is what the simulation takes at most, divided by the nodes.\n\n\
          | nodes | groups | formed, s | deaths | answered within 3 s, % | read, ms | p99 | messages/s | connections | groups known | nodes known | leaders known | KiB |\n\
          |---|---|---|---|---|---|---|---|---|---|---|---|---|\n",

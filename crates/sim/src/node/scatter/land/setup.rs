@@ -162,13 +162,13 @@ impl Setup {
     /// What is not answered is asked again after more than the longest way there and back.
     pub(super) fn limits(&self) -> Limits {
         let retry = if self.sites == Sites::One { 200 } else { 1_000 };
-        #[allow(unused_mut, reason = "rules are broken only by a feature")]
-        let mut limits = Limits { retry: Duration::from_millis(retry), ..Limits::production() };
-        #[cfg(feature = "mutants")]
-        {
-            limits.shard.mutant = self.mutant;
-        }
-        limits
+        let production = Limits::production();
+        let shard = quorate_shard::Limits {
+            #[cfg(feature = "mutants")]
+            mutant: self.mutant,
+            ..production.shard
+        };
+        Limits { retry: Duration::from_millis(retry), shard, ..production }
     }
 
     pub(super) fn world(&self) -> WorldOptions {
