@@ -7,7 +7,7 @@ use quorate_kernel::Time;
 
 use crate::machine::{Commit, Effect, Resources, Turn};
 use crate::reign::{Live, Reign};
-use crate::{Cause, Entry, LogId, Mutant, Outcome, Refusal, State, TransactionId, View, Word};
+use crate::{Cause, Entry, LogId, Mutant, Outcome, Refusal, State, Transaction, TransactionId, View, Word};
 
 impl Commit {
     /// This node leads the log now, in this view, and has applied everything before. The parent's locks are empty.
@@ -51,6 +51,29 @@ impl Commit {
             self.look_after(turn, id);
         }
         self.forget(turn);
+        self.finish(turn);
+    }
+
+    /// Log `other` has another primary. What was said to the one before in vain, ever more rarely, is said again now: its
+    /// successor may know nothing of what others hold their locks for.
+    pub fn say_again<R: Resources>(&mut self, turn: &mut Turn<'_, R>, other: LogId) {
+        let me = self.me;
+        let concerned = |transaction: &Transaction| match transaction.coordinator == me {
+            true => transaction.logs.contains(&other),
+            false => transaction.coordinator == other,
+        };
+        let live = self.reign.iter().flat_map(|reign| reign.live.keys().copied());
+        let ids = live.filter(|id| self.transaction(*id).is_some_and(concerned));
+        let ids: Vec<TransactionId> = ids.collect();
+        if let Some(reign) = &mut self.reign {
+            for id in ids {
+                turn.marks.hit("commit.said_again");
+                reign.schedule(id, turn.now);
+                if let Some(live) = reign.live.get_mut(&id) {
+                    live.retries = 0;
+                }
+            }
+        }
         self.finish(turn);
     }
 

@@ -301,6 +301,31 @@ fn what_a_participant_waits_for_is_handed_on_to_the_origin() {
 }
 
 #[test]
+fn who_follows_another_primary_is_asked_at_once() {
+    let mut desk = Desk::new(Config::tiny());
+    let effects = desk.request(shared(1));
+    desk.choose(effects);
+    let asked = |effects: &[Effect]| {
+        let to_other = |effect: &&Effect| {
+            matches!(effect, Effect::Send { to: OTHER, message: Message { word: Word::QueryLocal { .. }, .. } })
+        };
+        effects.iter().filter(to_other).count()
+    };
+    // Nobody answers, and it asks ever more rarely.
+    for _ in 0..20 {
+        desk.now = desk.now + Duration::from_millis(100);
+        desk.call(|commit, turn| commit.tick(turn));
+    }
+    desk.now = desk.now + Duration::from_millis(10);
+    assert_eq!(asked(&desk.call(|commit, turn| commit.say_again(turn, LogId(9)))), 0);
+    assert_eq!(asked(&desk.call(|commit, turn| commit.tick(turn))), 0, "that log has no part in it");
+    desk.call(|commit, turn| commit.say_again(turn, OTHER));
+    assert_eq!(asked(&desk.call(|commit, turn| commit.tick(turn))), 1);
+    desk.now = desk.now + Duration::from_millis(80);
+    assert_eq!(asked(&desk.call(|commit, turn| commit.tick(turn))), 1, "and soon again");
+}
+
+#[test]
 fn the_origins_of_members_are_told_what_their_bundle_waits_for() {
     let mut desk = Desk::new(Config::tiny());
     let shares = |sequence| Transaction { shares: true, ..shared(sequence) };

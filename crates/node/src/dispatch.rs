@@ -1,8 +1,10 @@
 //! The way of requests to a bucket's leader: to another node, or to the log here.
 
+use alloc::vec::Vec;
 use bytes::Bytes;
 use core::time::Duration;
 use quorate_api::{Bucket, SessionId};
+use quorate_commit::LogId;
 use quorate_kernel::{Cx, Event, NodeId, Time};
 use quorate_replog as replog;
 use quorate_shard as shard;
@@ -15,6 +17,12 @@ impl Node {
     pub(crate) fn on_role(&mut self, cx: &mut Cx<'_>, bucket: Bucket, out: &mut Out) {
         if self.believed_leader(bucket).is_some() {
             self.transactions.ask_again(bucket);
+            let under_way = self.replicas.iter().filter(|(_, here)| here.shard.transactions_under_way() > 0);
+            let concerned = under_way.map(|(other, _)| *other).filter(|other| *other != bucket);
+            for other in concerned.collect::<Vec<_>>() {
+                let input = shard::Input::Succeeded(LogId(bucket.0.into()));
+                self.step_shard(cx, other, Event::Input(input), out);
+            }
             // Of most buckets of a large ring nobody asks this node anything.
             if let Some(lane) = self.lanes.get_mut(&bucket) {
                 lane.leader_changed(cx.now);

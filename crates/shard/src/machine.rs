@@ -91,6 +91,8 @@ pub enum Input {
     Notes(Vec<Note>),
     /// The primary of another shard says something about a transaction.
     Told(Box<quorate_commit::Message>),
+    /// Another shard has another primary: what was said to the one before may be lost.
+    Succeeded(LogId),
 }
 
 /// What a shard tells its node.
@@ -274,6 +276,11 @@ impl Shard {
         reigns && self.log.can_propose() && self.has_caught_up()
     }
 
+    /// Transactions with other shards that this primary is concerned with.
+    pub fn transactions_under_way(&self) -> usize {
+        self.transactions.commit.live_count()
+    }
+
     /// Whether this node leads, everything before its leadership is chosen and applied, and it would read and write.
     pub(crate) fn has_caught_up(&self) -> bool {
         self.log.is_ready() && self.log.takeover().is_some_and(|takeover| self.log.applied() >= takeover)
@@ -303,6 +310,7 @@ impl Shard {
             }
             Input::Transact(transaction) => self.transact(cx, *transaction, out),
             Input::Told(message) => self.told_by(cx, *message, out),
+            Input::Succeeded(log) => self.commit(cx, out, |commit, turn| commit.say_again(turn, log)),
             Input::Notes(notes) => self.propose_notes(cx, notes, out),
             Input::Log(input) => self.step_log(cx, Event::Input(input), out),
             Input::PeerLost(peer) => self.step_log(cx, Event::Input(replog::Input::PeerLost(peer)), out),

@@ -18,6 +18,7 @@ use crate::Mutant;
 use crate::machine::{Out, Output, Shard};
 use crate::part::wants_of;
 use crate::reasons::Asked;
+use crate::shield::Standing;
 use crate::view::View;
 
 /// Reads that a copy lets wait for entries, each of many requests; more are refused, and asked of the primary.
@@ -61,8 +62,8 @@ pub(crate) struct Reads {
     at_copy: BTreeMap<(Index, u64), Reading>,
     /// Allowed reads that wait for logged time to pass a key's expiry.
     untimely: Vec<Reading>,
-    /// Allowed reads that wait for the outcome of transactions.
-    behind: Vec<Reading>,
+    /// Allowed reads that wait for the outcome of transactions; each with one of these, if it is known which.
+    behind: Vec<(Option<Standing>, Reading)>,
 }
 
 impl Reads {
@@ -75,7 +76,8 @@ impl Reads {
 
     /// Who leads has changed, or is not known: what may need an entry of this node's is asked elsewhere.
     pub(crate) fn led_elsewhere(&mut self, out: &mut Out) {
-        for reading in self.untimely.drain(..).chain(self.behind.drain(..)) {
+        let behind = self.behind.drain(..).map(|(_, reading)| reading);
+        for reading in self.untimely.drain(..).chain(behind) {
             out.output(Output::ReadRefused { ticket: reading.ticket });
         }
     }
@@ -143,7 +145,9 @@ impl Shard {
             let reading = first.remove();
             self.serve(cx, reading, out);
         }
-        for reading in core::mem::take(&mut self.reads.behind) {
+        let shield = &self.transactions.shield;
+        let free = self.reads.behind.extract_if(.., |(behind, _)| !behind.is_some_and(|standing| shield.stands(standing)));
+        for (_, reading) in free.collect::<Vec<_>>() {
             self.serve(cx, reading, out);
         }
         if !self.reads.untimely.is_empty() {
@@ -167,16 +171,18 @@ impl Shard {
         let mut view = View::reading(&*cx.store, &self.limits, area, self.state, now_ms, seed);
         view.shield = core::mem::take(&mut self.transactions.shield);
         let (mut replies, mut bytes) = (Vec::with_capacity(reading.requests.len()), 0);
-        let mut waits = false;
+        let (mut waits, mut behind) = (false, None);
         let mut reasons = Vec::new();
         for request in &reading.requests {
             let passes = self.limits.breaks(Mutant::ReadsPassTransactions)
                 || (self.limits.breaks(Mutant::CopiesPassTransactions) && !self.log.leads());
-            let waits_for = |wants: &[_]| view.shield.is_in_the_way(wants, reading.index);
-            if !passes && !view.shield.is_empty() && waits_for(&wants_of(request)) {
+            if !passes
+                && !view.shield.is_empty()
+                && let Some(standing) = view.shield.in_the_way(&wants_of(request), reading.index)
+            {
                 // Its outcome may be known elsewhere, and what is seen here must not be older.
                 cx.marks.hit("shard.read.waits_for_transaction");
-                waits = replies.is_empty();
+                (waits, behind) = (replies.is_empty(), Some(standing));
                 break;
             }
             let reply = crate::run::run_request(&mut view, request);
@@ -208,7 +214,7 @@ impl Shard {
             return out.output_early(Output::ReadRefused { ticket: reading.ticket });
         }
         if waits {
-            return self.reads.behind.push(reading);
+            return self.reads.behind.push((behind, reading));
         }
         if view.expiry_pending.is_none() || self.limits.breaks(Mutant::ExpiryByLocalClock) {
             // What was read is chosen and applied: other nodes' disks have it, and why nothing was.

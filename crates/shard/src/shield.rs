@@ -30,11 +30,23 @@ impl PartialEq for Guard {
 }
 
 /// What a prepared transaction is going to do, and what it looks at.
-#[derive(Debug, PartialEq)]
+#[derive(Debug)]
 struct Prepared {
     part: Part,
     wants: Vec<Want<Place>>,
+    /// As in [`Guard`].
+    since: Index,
 }
+
+impl PartialEq for Prepared {
+    /// Whether both say the same of the ledger, which does not know entries.
+    fn eq(&self, other: &Self) -> bool {
+        (&self.part, &self.wants) == (&other.part, &other.wants)
+    }
+}
+
+/// A transaction as it was prepared by this entry: it may be prepared anew by another.
+pub(crate) type Standing = (TransactionId, Index);
 
 /// See the module's documentation.
 #[derive(Debug, Default, PartialEq)]
@@ -79,12 +91,12 @@ impl Shield {
                 Err(place) => guards.insert(place, Guard { id, mode: want.mode, now_ms, since }),
             }
         }
-        self.prepared.insert(id, Prepared { part, wants });
+        self.prepared.insert(id, Prepared { part, wants, since });
     }
 
     /// It is prepared no more. What it was going to do, if it was prepared.
     pub(crate) fn lower(&mut self, id: TransactionId) -> Option<Part> {
-        let Prepared { part, wants } = self.prepared.remove(&id)?;
+        let Prepared { part, wants, .. } = self.prepared.remove(&id)?;
         for want in wants {
             let emptied = self.places.get_mut(&want.key).is_some_and(|guards| {
                 guards.retain(|guard| guard.id != id);
@@ -97,13 +109,19 @@ impl Shield {
         Some(part)
     }
 
-    /// Whether something that was prepared by an entry up to `upto` will change what these want to see.
-    pub(crate) fn is_in_the_way(&self, wants: &[Want<Place>], upto: Index) -> bool {
-        wants.iter().any(|want| {
+    /// Something that was prepared by an entry up to `upto` and will change what these want to see.
+    pub(crate) fn in_the_way(&self, wants: &[Want<Place>], upto: Index) -> Option<Standing> {
+        wants.iter().find_map(|want| {
             let guards = self.places.get(&want.key);
             let mut older = guards.into_iter().flatten().filter(|guard| guard.since <= upto);
-            older.any(|guard| !want.mode.goes_with(guard.mode))
+            let guard = older.find(|guard| !want.mode.goes_with(guard.mode))?;
+            Some((guard.id, guard.since))
         })
+    }
+
+    /// Whether it is still prepared as it was.
+    pub(crate) fn stands(&self, (id, since): Standing) -> bool {
+        self.prepared.get(&id).is_some_and(|prepared| prepared.since == since)
     }
 
     /// Whether a prepared transaction has found this key, which expires at `expire_ms`, alive.
@@ -151,10 +169,15 @@ mod tests {
             shield.raise(since, transaction.id, &transaction, &export);
         }
         let read = [Want { key: Place::Key(Bytes::from_static(b"k")), mode: Mode::Read, expected: None }];
-        assert!(shield.is_in_the_way(&read, 5), "prepared by an entry that was chosen by then");
-        assert!(!shield.is_in_the_way(&read, 4));
-        shield.lower(transaction(1).id);
-        assert!(!shield.is_in_the_way(&read, 8), "the next was prepared later");
-        assert!(shield.is_in_the_way(&read, 9));
+        let first = (transaction(1).id, 5);
+        assert_eq!(shield.in_the_way(&read, 5), Some(first), "prepared by an entry that was chosen by then");
+        assert_eq!(shield.in_the_way(&read, 4), None);
+        assert!(shield.stands(first));
+        shield.lower(first.0);
+        assert!(!shield.stands(first));
+        assert_eq!(shield.in_the_way(&read, 8), None, "the next was prepared later");
+        assert_eq!(shield.in_the_way(&read, 9), Some((transaction(2).id, 9)));
+        shield.raise(12, first.0, &transaction(1), &export);
+        assert!(!shield.stands(first), "it is prepared anew, which nobody who came before waits for");
     }
 }
