@@ -99,6 +99,8 @@ pub struct Latency {
     pub p999_us: f64,
     /// The longest.
     pub max_us: f64,
+    /// How many took no longer than a second, as exactly as three digits can say.
+    pub within_1s: u64,
 }
 
 impl Latency {
@@ -115,6 +117,7 @@ impl Latency {
             p99_us: us(histogram.value_at_quantile(0.99)),
             p999_us: us(histogram.value_at_quantile(0.999)),
             max_us: us(histogram.max()),
+            within_1s: histogram.count_between(0, 1_000_000_000),
         })
     }
 

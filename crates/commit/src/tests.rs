@@ -307,7 +307,10 @@ fn who_follows_another_primary_is_asked_at_once() {
     desk.choose(effects);
     let asked = |effects: &[Effect]| {
         let to_other = |effect: &&Effect| {
-            matches!(effect, Effect::Send { to: OTHER, message: Message { word: Word::QueryLocal { .. }, .. } })
+            matches!(
+                effect,
+                Effect::Send { to: OTHER, message: Message { word: Word::QueryLocal { .. }, .. } }
+            )
         };
         effects.iter().filter(to_other).count()
     };

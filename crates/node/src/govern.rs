@@ -22,7 +22,7 @@ use crate::journal::Begun;
 use crate::machine::{Node, Out};
 use crate::motive::{Motive, SizeWanted};
 use crate::plan::{Plan, Whole};
-use crate::ring::{Ring, note_content, note_name};
+use crate::ring::{note_content, note_name};
 
 /// No client's: what ends for it was asked by this node itself, and its ticket is the home of the group for which it was.
 pub(crate) const OWN: ConnectionId = ConnectionId(u64::MAX);
@@ -184,7 +184,7 @@ impl Node {
     /// An operation that changes more than members, and why it is due.
     pub(crate) fn wanted(&self, operation: Operation, motive: Motive) -> Wanted {
         let changed = operation.changed();
-        let groups = self.ring().map(Ring::groups).unwrap_or_default();
+        let groups = self.groups();
         let members = groups.into_iter().filter(|group| changed.contains(&group.name.id));
         let members: Vec<NodeId> = members.flat_map(|group| group.members.iter().copied()).collect();
         let bucket = |border| Bucket::of_position(border, self.config.buckets);
@@ -208,7 +208,7 @@ impl Node {
         let is_gone = |id: &NodeId| all_gone.contains(id);
         // A node that asked one group after the other may be in two: the larger lets it go.
         let key = |group: &Group| (group.members.len(), group.name.id);
-        let others = ring.groups().into_iter().filter(|other| other.name.id != group.name.id);
+        let others = ring.groups().filter(|other| other.name.id != group.name.id);
         let smaller: Vec<&Group> = others.filter(|other| key(other) < key(group)).collect();
         let is_twice = |id: &NodeId| smaller.iter().any(|other| other.members.contains(id));
         let stays_twice = self.config.limits.breaks(Mutant::InTwoGroups);
@@ -279,7 +279,7 @@ impl Node {
                 continue;
             }
             let beside = [&stand.before, &stand.after].into_iter().find(|group| group.name.id == id);
-            let other = beside.or_else(|| ring.groups().into_iter().find(|group| group.name.id == id))?;
+            let other = beside.or_else(|| ring.groups().find(|group| group.name.id == id))?;
             seats.push(ring.seats.get(&ring.home(other))?.clone());
         }
         let fresh =

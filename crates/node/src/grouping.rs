@@ -20,7 +20,7 @@ use crate::ring::Ring;
 
 impl Ring {
     fn named(&self, id: GroupId) -> Result<&Group, String> {
-        let found = self.groups().into_iter().find(|group| group.name.id == id);
+        let found = self.groups().find(|group| group.name.id == id);
         found.ok_or_else(|| {
             format!("there is no group {id:?}, as far as this node knows: `quorate groups` lists them")
         })
@@ -30,7 +30,7 @@ impl Ring {
     fn beside(&self, group: &Group, after: bool) -> Result<&Group, String> {
         let follows = |left: &Group, right: &Group| left.span.end == right.span.start;
         let is_it = |other: &&Group| if after { follows(group, other) } else { follows(other, group) };
-        let found = self.groups().into_iter().find(is_it).filter(|other| other.name.id != group.name.id);
+        let found = self.groups().find(is_it).filter(|other| other.name.id != group.name.id);
         found.ok_or_else(|| format!("group {:?} has no neighbour there", group.name.id))
     }
 
@@ -155,7 +155,7 @@ impl Node {
         let me = self.config.me.id;
         let ring = self.ring_mut().ok_or("the nodes of this cluster form no groups")?;
         let is_last =
-            ring.group_with(me).is_some_and(|group| group.members.len() == 1) && ring.groups().len() == 1;
+            ring.group_with(me).is_some_and(|group| group.members.len() == 1) && ring.groups().count() == 1;
         if leaves && is_last {
             return Err("no node would be left to hold anything".into());
         }
@@ -192,7 +192,7 @@ impl Node {
     /// The groups of the ring, for operators.
     pub(crate) fn group_statuses(&self) -> Vec<GroupStatus> {
         let Some(ring) = self.ring() else { return Vec::new() };
-        let status = |group: &&Group| {
+        let status = |group: &Group| {
             let buckets = ring.buckets(group);
             GroupStatus {
                 id: group.name.id,
@@ -205,7 +205,7 @@ impl Node {
                 buckets,
             }
         };
-        ring.groups().iter().map(status).collect()
+        ring.groups().map(status).collect()
     }
 
     /// Whether all buckets of a group are where it is, if this node can know.

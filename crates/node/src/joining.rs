@@ -80,7 +80,7 @@ impl Node {
             return;
         }
         let aim = self.policies().join;
-        let mut groups: Vec<Group> = ring.groups().into_iter().cloned().collect();
+        let mut groups: Vec<Group> = ring.groups().cloned().collect();
         if !ring.knows_all() {
             let anywhere = cx.rng.next_u64();
             self.seek_position(cx, anywhere, out);

@@ -126,7 +126,7 @@ impl Node {
         if ring.buckets(group).iter().any(|bucket| ring.moved.contains_key(bucket)) {
             return None;
         }
-        let groups = ring.groups();
+        let groups: Vec<&Group> = ring.groups().collect();
         let pieces: Vec<Vec<Piece>> = groups.iter().map(|group| self.pieces_of(group)).collect();
         let burdens: Vec<Burden<'_>> = pieces
             .iter()

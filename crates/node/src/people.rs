@@ -382,7 +382,7 @@ impl Node {
         let Some(ring) = self.ring_mut() else { return };
         let patience = match ring.people.is_news {
             // Among so many somebody comes or goes all the time, and mostly it does not matter here.
-            true if ring.people.known.len() > CONNECTIONS_MAX => 2 * CONNECT_SOON,
+            true if ring.people.known.len() > CONNECTIONS_MAX => 4 * CONNECT_SOON,
             true => CONNECT_SOON,
             false => CONNECT_EVERY,
         };
@@ -397,6 +397,6 @@ impl Node {
 impl Ring {
     /// The members of all groups that are known.
     pub(crate) fn members(&self) -> BTreeSet<NodeId> {
-        self.groups().into_iter().flat_map(|group| group.members.iter().copied()).collect()
+        self.groups().flat_map(|group| group.members.iter().copied()).collect()
     }
 }

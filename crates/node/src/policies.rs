@@ -24,6 +24,9 @@ use crate::ring::Word;
 
 /// How often the way to others is measured.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// While more nodes than this are known, it is looked only one time in `RARELY` who of them lives.
+const MANY: usize = 256;
+const RARELY: u32 = 5;
 /// Nodes to which the way is known; more are not remembered.
 const KNOWN_MAX: usize = 128;
 /// A way that was longer of late counts for so much of what is known.
@@ -44,6 +47,7 @@ pub(crate) struct Sights {
     /// Members of groups, and since when.
     born: BTreeMap<NodeId, Time>,
     looked_at: Time,
+    watched_at: Time,
     /// What the policies follow, as was heard last; and by home, for whoever speaks for its group.
     preset: Preset,
 }
@@ -56,6 +60,7 @@ impl Sights {
             lifetimes: Lifetimes::new(EXPECTED),
             born: BTreeMap::new(),
             looked_at: Time::default(),
+            watched_at: Time::default(),
             preset: Preset::Steady,
         }
     }
@@ -115,7 +120,7 @@ impl Sights {
 
     /// Watches who lives and who is gone.
     fn watch(&mut self, now: Time, there: &BTreeSet<NodeId>) {
-        let since = now.since(self.looked_at);
+        let since = now.since(self.watched_at);
         for id in there {
             let born = *self.born.entry(*id).or_insert(now);
             let age = now.since(born);
@@ -126,7 +131,12 @@ impl Sights {
         }
         self.ways.retain(|id, _| there.contains(id));
         self.agreements.retain(|id, _| there.contains(id));
-        self.looked_at = now;
+        self.watched_at = now;
+    }
+
+    /// Whether it is time to look who lives. In a large ring there is much to look at, and somebody dies all the time.
+    fn watches(&self, now: Time) -> bool {
+        self.born.len() <= MANY || now.since(self.watched_at) >= RARELY * LOOK_EVERY
     }
 
     /// The chance that a member of an age dies within so long.
@@ -224,11 +234,12 @@ impl Node {
             return;
         };
         // A connection that ends may be one that was not needed: who is dead is let go by its group.
-        let there = ring.members();
+        let there = ring.sights.watches(now).then(|| ring.members());
         let watched = self.watched();
         self.ask_how_far(now, watched.iter().copied(), out);
         let Some(ring) = self.ring_mut() else { return };
-        ring.sights.watch(now, &there);
+        ring.sights.looked_at = now;
+        there.into_iter().for_each(|there| ring.sights.watch(now, &there));
         ring.people.watch_only(&watched);
         watched.iter().for_each(|id| ring.people.watch(*id, now));
         let Some(group) = ring.group_with(me) else { return };

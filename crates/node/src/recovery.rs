@@ -16,6 +16,7 @@ use core::cmp::Reverse;
 use core::time::Duration;
 use quorate_api::Bucket;
 use quorate_buckets::Lost;
+use quorate_groups::Group;
 use quorate_kernel::{Cx, Event, NodeId, Time, wire};
 use quorate_replog::{self as replog, ERA_EPOCHS, Mutant, Standing, era_epoch};
 use quorate_shard as shard;
@@ -31,7 +32,7 @@ use crate::replica::Replica;
 /// How long it may take: each member of the view waits until nobody can believe in a lease any more, and syncs.
 const DEADLINE: Duration = Duration::from_secs(20);
 /// How often it is looked which buckets of a ring have lost their majority.
-const LOOK_EVERY: Duration = Duration::from_millis(250);
+const LOOK_EVERY: Duration = Duration::from_millis(500);
 /// Who has not answered for so long is asked again.
 const AGAIN: Duration = Duration::from_millis(100);
 /// Epochs of one view: so many for each of its recoveries.
@@ -190,8 +191,13 @@ impl Node {
         }
         // They are few, and looked for in every group.
         let missed: BTreeSet<NodeId> = self.missed(now);
+        let is_half = |gone: usize, all: usize| gone > 0 && gone * 2 >= all;
+        let gone_of = |group: &Group| group.members.iter().filter(|id| missed.contains(id)).count();
+        let halves = ring.groups().filter(|group| is_half(gone_of(group), group.members.len()));
+        let suspects: BTreeSet<Bucket> =
+            halves.flat_map(|group| ring.buckets(group)).chain(self.buckets()).collect();
         let (mut lost, mut unreached) = (BTreeMap::new(), BTreeMap::new());
-        for bucket in ring.buckets_known() {
+        for bucket in suspects.into_iter().filter(|bucket| ring.group_of(*bucket).is_some()) {
             let log = self.replicas.get(&bucket).map(Replica::log).filter(|log| log.holds());
             let of_log = log.map(|log| log.epoch().members.iter().map(|member| member.id));
             let of_group = ring.group_of(bucket).filter(|_| log.is_none()).map(|group| group.members.iter());
@@ -199,7 +205,7 @@ impl Node {
                 of_log.clone().into_iter().flatten().chain(of_group.clone().into_iter().flatten().copied())
             };
             let gone = members().filter(|id| missed.contains(id)).count();
-            if gone == 0 || gone * 2 < members().count() {
+            if !is_half(gone, members().count()) {
                 continue;
             }
             let since = roster.recoveries.unreached.get(&bucket).copied().unwrap_or(now);

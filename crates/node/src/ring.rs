@@ -12,6 +12,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use bytes::Bytes;
+use core::cell::OnceCell;
 use core::num::NonZeroU16;
 use quorate_api::Bucket;
 use quorate_buckets::Due;
@@ -90,6 +91,9 @@ pub(crate) struct Ring {
     pub(crate) seats: BTreeMap<Bucket, Seat>,
     /// By bucket: the group that it belongs to, as far as that is known.
     groups: BTreeMap<Bucket, Arc<Group>>,
+    /// The same, each once, in the order of their buckets: made when somebody asks, as all do several times at every turn,
+    /// and again when one of them has changed.
+    list: OnceCell<Vec<Arc<Group>>>,
     /// The groups that are known, and when something was heard of them last.
     pub(crate) heard: BTreeMap<GroupId, Time>,
     /// Whom this node knows.
@@ -156,6 +160,7 @@ impl Ring {
                 count: config.buckets,
                 seats: BTreeMap::new(),
                 groups: BTreeMap::new(),
+                list: OnceCell::new(),
                 heard: BTreeMap::new(),
                 people: People::founded(config),
                 sought: BTreeMap::new(),
@@ -217,6 +222,7 @@ impl Ring {
                 self.moved.insert(bucket, None);
             }
             let before = self.groups.insert(bucket, group.clone());
+            self.list.take();
             self.heard.entry(group.name.id).or_default();
             if let Some(before) = before.filter(|before| before.name.id != group.name.id) {
                 self.drop_if_gone(&before);
@@ -241,6 +247,7 @@ impl Ring {
                 self.moved.remove(&bucket);
             }
         }
+        self.list.take();
         self.heard.remove(&group.name.id);
         self.seats.remove(&self.home(group));
         self.sights.forget(&group.members);
@@ -262,13 +269,17 @@ impl Ring {
     }
 
     /// The groups that buckets belong to, each once, in the order of their buckets.
-    pub(crate) fn groups(&self) -> Vec<&Group> {
-        let mut groups: Vec<&Group> = Vec::new();
+    pub(crate) fn groups(&self) -> impl Iterator<Item = &Group> {
+        self.list.get_or_init(|| self.listed()).iter().map(|group| &**group)
+    }
+
+    fn listed(&self) -> Vec<Arc<Group>> {
+        let mut groups: Vec<Arc<Group>> = Vec::new();
         let mut names = BTreeSet::new();
         for group in self.groups.values() {
             // Most follow another bucket of the same.
             if groups.last().is_none_or(|last| last.name != group.name) && names.insert(group.name) {
-                groups.push(group);
+                groups.push(group.clone());
             }
         }
         groups
@@ -276,12 +287,12 @@ impl Ring {
 
     /// The group that a node is in.
     pub(crate) fn group_with(&self, node: NodeId) -> Option<&Group> {
-        self.groups.values().map(|group| &**group).find(|group| group.members.contains(&node))
+        self.groups().find(|group| group.members.contains(&node))
     }
 
     /// The groups that a node is in: more than one if it asked several.
     pub(crate) fn groups_with(&self, node: NodeId) -> Vec<&Group> {
-        self.groups().into_iter().filter(|group| group.members.contains(&node)).collect()
+        self.groups().filter(|group| group.members.contains(&node)).collect()
     }
 
     /// Where a group has its home.

@@ -162,11 +162,9 @@ impl Node {
         if let Some(next) = ring.group_of(bucket).and_then(|group| cx.rng.pick(&open(group)).copied()) {
             return Some(next);
         }
-        let groups = ring.groups();
         let distance = |group: &Group| position.wrapping_sub(group.span.start);
         let own = ring.group_with(self.config.me.id).map_or(u64::MAX, distance);
-        let nearer =
-            groups.into_iter().filter(|group| distance(group) < own && group.members.iter().any(is_open));
+        let nearer = ring.groups().filter(|group| distance(group) < own && group.members.iter().any(is_open));
         if let Some(group) = nearer.min_by_key(|group| distance(group)) {
             return cx.rng.pick(&open(group)).copied();
         }

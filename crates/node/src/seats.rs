@@ -29,6 +29,8 @@ const FEW: usize = 192;
 const TURNS_OF_FORMER: usize = 16;
 /// Beyond that the members of a group and of its neighbours are told each time, and so many others in turn.
 const TOLD_AT_ONCE: usize = 16;
+/// Who the members of groups far away are, as far as that is not known, is asked again one time in so many that they are spoken of.
+const WHO_AGAIN: u64 = 16;
 /// Groups of which a node is told that knows of none.
 const TOLD_SEATS: usize = 16;
 
@@ -44,7 +46,7 @@ impl Node {
 
     /// The groups of the ring as this node knows them, in the order of their spans.
     pub fn groups(&self) -> Vec<&Group> {
-        self.ring().map(Ring::groups).unwrap_or_default()
+        self.ring().map(|ring| ring.groups().collect()).unwrap_or_default()
     }
 
     /// What this node did for groups, and why; `None` in clusters of another topology.
@@ -260,13 +262,20 @@ impl Node {
         preset: Option<Preset>,
         out: &mut Out,
     ) {
-        self.ask_who(from, seat.groups().flat_map(|group| group.members.iter().copied()), out);
+        let me = self.config.me.id;
+        let members: Vec<NodeId> = seat.groups().flat_map(|group| group.members.iter().copied()).collect();
         let Some(ring) = self.ring_mut() else { return };
         let age = seat.age();
-        if ring.hear(home, seat, cx.now) {
+        let is_news = ring.hear(home, seat, cx.now);
+        if is_news {
             cx.marks.hit("node.ring.news");
             (ring.is_news, ring.people.is_news) = (true, true);
         }
+        // An answer may have been lost.
+        if is_news || members.contains(&me) || cx.rng.chance(1, WHO_AGAIN) {
+            self.ask_who(from, members.into_iter(), out);
+        }
+        let Some(ring) = self.ring_mut() else { return };
         preset.into_iter().for_each(|preset| ring.sights.hear(preset));
         if ring.seats.get(&home).is_none_or(|seat| seat.age() != age) {
             return;

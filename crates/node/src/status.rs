@@ -75,7 +75,7 @@ impl Node {
     pub(crate) fn view_number(&self) -> u64 {
         let Some(roster) = &self.roster else { return 0 };
         match &roster.ring {
-            Some(ring) => ring.groups().iter().map(|group| group.name.epoch).max().unwrap_or_default(),
+            Some(ring) => ring.groups().map(|group| group.name.epoch).max().unwrap_or_default(),
             None => roster.view().map_or(0, |view| view.id.seq),
         }
     }

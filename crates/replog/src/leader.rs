@@ -266,7 +266,8 @@ impl Replog {
         let served = !leader.settled || self.voters.binary_search(&id).is_ok() || leader.teaches(id);
         let Some(peer) = leader.peers.get_mut(&id).filter(|_| served) else { return };
         // What made the state is longer than the state, and takes longer to apply.
-        let has_nothing = peer.next == 1 && self.applied > 0 && self.log.bytes() > self.config.append_bytes_max;
+        let has_nothing =
+            peer.next == 1 && self.applied > 0 && self.log.bytes() > self.config.append_bytes_max;
         if (peer.next <= self.log.base() || has_nothing) && !matches!(peer.mode, Mode::Snapshot(_)) {
             self.begin_snapshot(cx, id, out);
             return self.beat_without_entries(id, ballot, takeover, echo, out);

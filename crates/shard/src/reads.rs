@@ -146,7 +146,10 @@ impl Shard {
             self.serve(cx, reading, out);
         }
         let shield = &self.transactions.shield;
-        let free = self.reads.behind.extract_if(.., |(behind, _)| !behind.is_some_and(|standing| shield.stands(standing)));
+        let free = self
+            .reads
+            .behind
+            .extract_if(.., |(behind, _)| !behind.is_some_and(|standing| shield.stands(standing)));
         for (_, reading) in free.collect::<Vec<_>>() {
             self.serve(cx, reading, out);
         }

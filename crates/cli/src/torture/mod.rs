@@ -305,9 +305,10 @@ fn summary(result: &Value) -> String {
     let text = |value: &Value| value.as_str().map_or_else(|| value.to_string(), str::to_owned);
     let clients = &result["clients"];
     let mut lines = format!(
-        "{}: {} operations done, {} refused, {} unknown; longest gap without a write {} ms\n",
+        "{}: {} operations done, {} of them within a second, {} refused, {} unknown; longest gap without a write {} ms\n",
         text(&result["what"]),
         clients["done"],
+        clients["within_1s"],
         clients["refused"],
         clients["unknown"],
         clients["gap_ms_max"]

@@ -120,11 +120,14 @@ impl Witnesses {
         }
         let sum = |field: fn(&Report) -> u64| reports.iter().map(field).sum::<u64>();
         let nonsense = sum(|report| report.counts.nonsense);
+        let latencies = reports.iter().flat_map(|report| [&report.reads, &report.writes]).flatten();
+        let within_1s: u64 = latencies.map(|latency| latency.within_1s).sum();
         if nonsense > 0 {
             code = 1;
         }
         let clients = json!({
             "done": sum(|report| report.counts.done),
+            "within_1s": within_1s,
             "refused": sum(|report| report.counts.refused),
             "aborted": sum(|report| report.counts.aborted),
             "unknown": sum(|report| report.counts.unknown),
