@@ -17,17 +17,24 @@ impl Node {
     pub(crate) fn on_role(&mut self, cx: &mut Cx<'_>, bucket: Bucket, out: &mut Out) {
         if self.believed_leader(bucket).is_some() {
             self.transactions.ask_again(bucket);
-            let under_way = self.replicas.iter().filter(|(_, here)| here.shard.transactions_under_way() > 0);
-            let concerned = under_way.map(|(other, _)| *other).filter(|other| *other != bucket);
-            for other in concerned.collect::<Vec<_>>() {
-                let input = shard::Input::Succeeded(LogId(bucket.0.into()));
-                self.step_shard(cx, other, Event::Input(input), out);
+            if self.spoken_to.remove(&bucket) {
+                self.say_again(cx, bucket, out);
             }
             // Of most buckets of a large ring nobody asks this node anything.
             if let Some(lane) = self.lanes.get_mut(&bucket) {
                 lane.leader_changed(cx.now);
                 self.dispatch(cx, bucket, out);
             }
+        }
+    }
+
+    /// What buckets that this node leads said to another, whose leader is another now, may be lost.
+    fn say_again(&mut self, cx: &mut Cx<'_>, to: Bucket, out: &mut Out) {
+        let under_way = self.replicas.iter().filter(|(_, here)| here.shard.transactions_under_way() > 0);
+        let concerned = under_way.map(|(bucket, _)| *bucket).filter(|bucket| *bucket != to);
+        for bucket in concerned.collect::<Vec<_>>() {
+            let input = shard::Input::Succeeded(LogId(to.0.into()));
+            self.step_shard(cx, bucket, Event::Input(input), out);
         }
     }
 

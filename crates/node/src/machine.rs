@@ -62,6 +62,8 @@ pub struct Node {
     /// Who asks this node to coordinate transactions.
     pub(crate) askers: BTreeMap<TransactionId, NodeId>,
     pub(crate) lives: Lives,
+    /// Buckets whose leaders were told something about transactions by buckets that this node leads.
+    pub(crate) spoken_to: BTreeSet<Bucket>,
     /// What buckets that this node leads say to each other.
     pub(crate) own: VecDeque<(Bucket, Box<quorate_commit::Message>)>,
     tickets: u64,
@@ -108,6 +110,7 @@ impl Node {
             turned_away: TurnedAway::default(),
             gates: Gates::default(),
             askers: BTreeMap::new(),
+            spoken_to: BTreeSet::new(),
             lives: Lives::default(),
             own: VecDeque::new(),
             tickets: 0,
@@ -193,7 +196,7 @@ impl Node {
                 self.introduce_to(peer, out);
                 self.announce_to(peer, out);
                 self.reach(cx, peer, out);
-                self.known_buckets().into_iter().for_each(|bucket| self.tell_era(bucket, peer, out));
+                self.tell_eras(peer, out);
                 self.step_all(cx, &shard::Input::PeerConnected(peer), out);
             }
             Input::PeerLost(peer) => {

@@ -94,6 +94,8 @@ pub(crate) struct Ring {
     /// The same, each once, in the order of their buckets: made when somebody asks, as all do several times at every turn,
     /// and again when one of them has changed.
     list: OnceCell<Vec<Arc<Group>>>,
+    /// Of how many buckets each group is known to be the one they belong to.
+    held: BTreeMap<GroupId, usize>,
     /// The groups that are known, and when something was heard of them last.
     pub(crate) heard: BTreeMap<GroupId, Time>,
     /// Whom this node knows.
@@ -161,6 +163,7 @@ impl Ring {
                 seats: BTreeMap::new(),
                 groups: BTreeMap::new(),
                 list: OnceCell::new(),
+                held: BTreeMap::new(),
                 heard: BTreeMap::new(),
                 people: People::founded(config),
                 sought: BTreeMap::new(),
@@ -224,16 +227,18 @@ impl Ring {
             let before = self.groups.insert(bucket, group.clone());
             self.list.take();
             self.heard.entry(group.name.id).or_default();
-            if let Some(before) = before.filter(|before| before.name.id != group.name.id) {
-                self.drop_if_gone(&before);
-            }
+            *self.held.entry(group.name.id).or_default() += 1;
+            before.into_iter().for_each(|before| self.gave_up(before.name.id));
         }
     }
 
-    /// A group is not heard of any more if none of the buckets that it had belongs to it.
-    fn drop_if_gone(&mut self, group: &Group) {
-        if self.groups.values().all(|known| known.name.id != group.name.id) {
-            self.heard.remove(&group.name.id);
+    /// A bucket belongs to another group now, or to none that is known. A group is not heard of any more that has none left.
+    fn gave_up(&mut self, group: GroupId) {
+        let Some(held) = self.held.get_mut(&group) else { return };
+        *held -= 1;
+        if *held == 0 {
+            self.held.remove(&group);
+            self.heard.remove(&group);
         }
     }
 
@@ -242,6 +247,7 @@ impl Ring {
         for bucket in self.buckets(group) {
             if self.groups.get(&bucket).is_some_and(|known| known.name.id == group.name.id) {
                 self.groups.remove(&bucket);
+                self.gave_up(group.name.id);
                 self.loads.remove(&bucket);
                 self.leaders.remove(&bucket);
                 self.moved.remove(&bucket);
@@ -278,7 +284,8 @@ impl Ring {
         let mut names = BTreeSet::new();
         for group in self.groups.values() {
             // Most follow another bucket of the same.
-            if groups.last().is_none_or(|last| last.name != group.name) && names.insert(group.name) {
+            let follows = |last: &Arc<Group>| Arc::ptr_eq(last, group) || last.name == group.name;
+            if !groups.last().is_some_and(follows) && names.insert(group.name) {
                 groups.push(group.clone());
             }
         }

@@ -11,7 +11,7 @@ use core::time::Duration;
 use quorate_api::Bucket;
 use quorate_kernel::{Cx, Event, NodeId, Position, Time, Told, wire};
 use quorate_membership::{self as membership, Membership, Meta, View};
-use quorate_replog::{Ballot, Replog};
+use quorate_replog::{Ballot, Replog, era_epoch};
 
 use crate::config::{NodeConfig, Placing};
 use crate::endpoints::Endpoints;
@@ -205,6 +205,14 @@ impl Node {
     pub(crate) fn known_buckets(&self) -> BTreeSet<Bucket> {
         let hinted = self.roster.iter().flat_map(|roster| roster.hinted());
         self.buckets().chain(hinted).collect()
+    }
+
+    /// Tells a node which buckets were recovered without their majority, should it not know. They are few, of thousands perhaps.
+    pub(crate) fn tell_eras(&self, to: NodeId, out: &mut Out) {
+        let hints = self.roster.iter().flat_map(|roster| &roster.hints);
+        let recovered = hints.filter(|(_, hint)| era_epoch(hint.ballot.epoch) > 0).map(|(bucket, _)| *bucket);
+        let all: BTreeSet<Bucket> = self.buckets().chain(recovered).collect();
+        all.into_iter().for_each(|bucket| self.tell_era(bucket, to, out));
     }
 
     /// By which ballot a bucket is led, and by whom, as far as this node knows.

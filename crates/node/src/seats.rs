@@ -269,7 +269,11 @@ impl Node {
         let is_news = ring.hear(home, seat, cx.now);
         if is_news {
             cx.marks.hit("node.ring.news");
-            (ring.is_news, ring.people.is_news) = (true, true);
+            ring.people.is_news = true;
+            let concerned = self.is_concerned(home);
+            if let Some(ring) = self.ring_mut() {
+                ring.is_news |= concerned;
+            }
         }
         // An answer may have been lost.
         if is_news || members.contains(&me) || cx.rng.chance(1, WHO_AGAIN) {
@@ -290,6 +294,13 @@ impl Node {
                 None => drop(ring.leaders.remove(bucket)),
             }
         }
+    }
+
+    /// Whether this node has copies of buckets of the groups that a home keeps.
+    fn is_concerned(&self, home: Bucket) -> bool {
+        let Some(ring) = self.ring() else { return false };
+        let groups = ring.seats.get(&home).into_iter().flat_map(Seat::groups);
+        groups.flat_map(|group| ring.buckets(group)).any(|bucket| self.replicas.contains_key(&bucket))
     }
 
     /// What was just learnt is followed at once, by the logs that this node leads.

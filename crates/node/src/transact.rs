@@ -181,6 +181,7 @@ impl Node {
         let known = u16::try_from(to.0).ok().filter(|bucket| *bucket < self.config.buckets.get());
         let Some(bucket) = known.map(Bucket) else { return cx.marks.hit("node.message.no_such_bucket") };
         let message = Box::new(message);
+        self.spoken_to.insert(bucket);
         match self.believed_leader(bucket) {
             Some(leader) if leader == self.config.me.id => self.own.push_back((bucket, message)),
             // It speaks of what is chosen: a quorum's disks have it.
