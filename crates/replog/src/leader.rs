@@ -265,7 +265,7 @@ impl Replog {
         let echo = Echo { sent_at: cx.now, round: leader.round };
         let served = !leader.settled || self.voters.binary_search(&id).is_ok() || leader.teaches(id);
         let Some(peer) = leader.peers.get_mut(&id).filter(|_| served) else { return };
-        // What made the state is longer than the state, and takes longer to apply.
+        // What made the state is mostly longer than the state, and takes longer to apply.
         let has_nothing =
             peer.next == 1 && self.applied > 0 && self.log.bytes() > self.config.append_bytes_max;
         if (peer.next <= self.log.base() || has_nothing) && !matches!(peer.mode, Mode::Snapshot(_)) {
