@@ -11,7 +11,7 @@ use std::sync::{Arc, Mutex, MutexGuard, PoisonError};
 
 use quorate_kernel::Rng;
 
-use crate::files::{File, Files, SECTOR_BYTES};
+use crate::files::{BLOCK_BYTES, File, Files, SECTOR_BYTES};
 
 type InodeId = u64;
 type Names = BTreeMap<PathBuf, InodeId>;
@@ -200,6 +200,18 @@ impl Inode {
         self.pending.extend(start / SECTOR_BYTES..end.div_ceil(SECTOR_BYTES));
     }
 
+    /// These sectors are on the disk now.
+    fn settle(&mut self, sectors: BTreeSet<usize>) {
+        let Inode { live, durable, pending } = self;
+        durable.resize(live.len(), 0);
+        for sector in sectors {
+            let start = (sector * SECTOR_BYTES).min(live.len());
+            let end = (start + SECTOR_BYTES).min(live.len());
+            durable[start..end].copy_from_slice(&live[start..end]);
+            pending.remove(&sector);
+        }
+    }
+
     fn torn(&self, rng: &mut Rng) -> Vec<u8> {
         let mut image = self.durable.clone();
         if rng.chance(1, 2) {
@@ -365,6 +377,25 @@ impl File for MemoryFile {
         called
     }
 
+    fn write_durably(&self, offset: u64, bytes: &[u8]) -> io::Result<bool> {
+        // The rest of the last block is zeros, unless it is the first as well.
+        let start = usize::try_from(offset).map_err(io::Error::other)?;
+        let end = start + bytes.len();
+        let rest = if start / BLOCK_BYTES < end.saturating_sub(1) / BLOCK_BYTES {
+            end.next_multiple_of(BLOCK_BYTES) - end
+        } else {
+            0
+        };
+        let mut whole = bytes.to_vec();
+        whole.resize(bytes.len() + rest, 0);
+        self.write_at(offset, &whole)?;
+        if let Some(inode) = self.lock().inodes.get_mut(&self.id) {
+            let sectors = start / SECTOR_BYTES..(end + rest).div_ceil(SECTOR_BYTES);
+            inode.settle(sectors.filter(|sector| inode.pending.contains(sector)).collect());
+        }
+        Ok(true)
+    }
+
     fn allocate(&self, bytes: u64) -> io::Result<()> {
         let mut state = self.lock();
         state.call()?;
@@ -377,13 +408,7 @@ impl File for MemoryFile {
         let called = state.call();
         if let Some(inode) = state.inodes.get_mut(&self.id) {
             if called.is_ok() {
-                inode.durable.resize(inode.live.len(), 0);
-                for sector in std::mem::take(&mut inode.pending) {
-                    let start = (sector * SECTOR_BYTES).min(inode.live.len());
-                    let end = (start + SECTOR_BYTES).min(inode.live.len());
-                    let Inode { live, durable, .. } = inode;
-                    durable[start..end].copy_from_slice(&live[start..end]);
-                }
+                inode.settle(inode.pending.clone());
             } else {
                 inode.pending.clear();
             }

@@ -5,6 +5,7 @@
 //! or removed is settled after [`Files::sync_dir`] of its directory returned, and before that any part of it may or
 //! may not survive a power loss. Sectors of [`SECTOR_BYTES`] are written whole or not at all.
 
+mod direct;
 mod disk;
 
 use std::fmt;
@@ -17,6 +18,9 @@ pub use disk::Disk;
 /// The unit that a disk writes whole or not at all. The log relies on it: a sector that holds synced bytes may be
 /// written again with the same bytes and more behind them.
 pub const SECTOR_BYTES: usize = 512;
+
+/// What passes the system's cache is written in whole blocks of this size.
+pub const BLOCK_BYTES: usize = 4096;
 
 /// A file system, as far as the log needs one.
 pub trait Files: fmt::Debug + Send + Sync {
@@ -82,6 +86,15 @@ pub trait File: fmt::Debug + Send + Sync {
     /// # Errors
     /// As the system says; some of the bytes may have been written.
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()>;
+
+    /// As [`File::write_at`], but where the file system allows that, the call waits until the bytes are on the disk: it
+    /// returns whether they are, and else [`File::sync`] is needed. What was written by [`File::write_at`] is not waited for.
+    /// For files whose length is a multiple of [`BLOCK_BYTES`], written from front to back: what stood behind `bytes` in their
+    /// last block may be zeros afterwards.
+    ///
+    /// # Errors
+    /// As the system says; some of the bytes may have been written.
+    fn write_durably(&self, offset: u64, bytes: &[u8]) -> io::Result<bool>;
 
     /// Makes the file at least this long and reserves the space, so that writing there later cannot find the disk
     /// full. New bytes read as zero.

@@ -4,8 +4,8 @@
 //! order:
 //!
 //! 1. [`Wal::append`] stages the records of one turn in memory;
-//! 2. [`Wal::write`] hands them to the system in one write;
-//! 3. [`Wal::sync`] brings them to the disk. Where a sync takes so long that the loop must not wait for it,
+//! 2. [`Wal::write`] hands them to the system in one write, and waits for the disk if so wanted ([`Wal::write_durably`]);
+//! 3. [`Wal::sync`] brings to the disk what is not there. Where a sync takes so long that the loop must not wait for it,
 //!    [`Wal::start_sync`] gives it out as a task for another thread, one at a time, and [`Wal::finish_sync`] takes
 //!    the result back;
 //! 4. what waits for records up to [`Wal::durable`] may leave the node;
@@ -76,8 +76,12 @@ pub struct Wal {
     synced: Position,
     /// Up to where something on disk says that records were synced.
     marked: Position,
-    /// Whether anything was written since the last sync was started.
+    /// Whether anything was written since the last sync was started that is not on the disk already.
     dirty: bool,
+    /// The newest record that needed a sync, or stood behind one that did.
+    cached: Position,
+    /// Whether a write waits until the disk has it.
+    durably: bool,
     discard_before: Position,
     poisoned: Option<String>,
     stats: Stats,
@@ -143,6 +147,8 @@ impl Wal {
             synced: Position(0),
             marked: Position(0),
             dirty: false,
+            cached: Position(0),
+            durably: false,
             discard_before: Position(0),
             poisoned: None,
             stats: Stats::default(),
@@ -189,6 +195,12 @@ impl Wal {
         Ok(recovery)
     }
 
+    /// From now on [`Wal::write`] waits until the disk has the records, so that none is left to sync where the file system
+    /// knows how to do that; or hands them to the system only. For owners that would wait for a sync at once.
+    pub fn write_durably(&mut self, durably: bool) {
+        self.durably = durably;
+    }
+
     /// Stages a record; `fill` writes it behind what it is given. Returns its position. Nothing is written yet.
     pub fn append(&mut self, fill: impl FnOnce(Vec<u8>) -> Vec<u8>) -> Position {
         let position = self.next;
@@ -228,21 +240,37 @@ impl Wal {
                 self.switch(number, first, bytes)?;
             }
             let Some(part) = self.stage.front() else { break };
-            if !part.buffer.is_empty() {
+            if part.buffer.is_empty() {
+                self.stage.written();
+            } else {
                 let Some(file) = &self.file else { panic!("a log on disk has a segment to write to") };
-                let result = file.write_at(part.offset, &part.buffer);
+                let start = Instant::now();
+                let result = if self.durably {
+                    file.write_durably(part.offset, &part.buffer)
+                } else {
+                    file.write_at(part.offset, &part.buffer).map(|()| false)
+                };
                 self.stats.bytes_written += part.buffer.len() as u64;
-                self.dirty = true;
-                self.checked(result)?;
-            }
-            if let Some(last) = self.stage.written() {
-                self.written = last;
+                let is_on_disk = self.checked(result)?;
+                self.written = self.stage.written().unwrap_or(self.written);
+                self.wrote(is_on_disk, start.elapsed());
             }
             if self.stage.is_empty() {
                 break;
             }
         }
         Ok(())
+    }
+
+    /// Something was written, up to the last record. What stands before it may still be on its way to the disk.
+    fn wrote(&mut self, is_on_disk: bool, took: Duration) {
+        if is_on_disk && self.cached <= self.synced {
+            self.synced = self.written;
+            self.stats.synced(took);
+        } else {
+            self.cached = self.written;
+            self.dirty = true;
+        }
     }
 
     /// Brings everything written to the disk, whatever sync is under way elsewhere.

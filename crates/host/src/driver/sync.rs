@@ -21,18 +21,24 @@ pub(super) fn failed(doing: &'static str) -> impl Fn(io::Error) -> RunError {
 impl<M: Hosted> Driver<M> {
     /// Writes what was appended and makes it as durable as is asked for, or begins to.
     pub(super) fn persist(&mut self) -> Result<(), RunError> {
-        if self.wal.staged_bytes() > 0 {
-            let bytes = self.wal.staged_bytes() as u64;
+        let bytes = self.wal.staged_bytes() as u64;
+        if bytes > 0 {
+            let syncs = self.wal.stats().syncs;
             if !self.write()? {
                 return Ok(());
             }
             self.live.prepare_owed += bytes;
             self.live.settle_at = Some(self.clock.now() + SETTLE_AFTER);
+            if self.wal.stats().syncs > syncs {
+                self.measure();
+            }
         }
         match self.config.durable.mode {
             // Nothing is staged, but the log counts.
             Durability::Memory => self.write().map(|_| ()),
             Durability::Disk if self.wal.synced() < self.live.appended => self.begin_sync(),
+            // What has just come to the disk is waited for.
+            Durability::Disk if bytes > 0 => Ok(()),
             Durability::Disk => self.tidy(),
             Durability::Interval => self.sync_now_and_then(),
         }
@@ -40,6 +46,8 @@ impl<M: Hosted> Driver<M> {
 
     /// Hands the staged records to the system; says whether there was room.
     fn write(&mut self) -> Result<bool, RunError> {
+        let waits = self.config.durable.mode == Durability::Disk;
+        self.wal.write_durably(waits && self.sync_policy.place() == SyncPlace::Inline);
         match self.wal.write() {
             Ok(()) => {
                 self.live.write_blocked = false;
@@ -103,13 +111,18 @@ impl<M: Hosted> Driver<M> {
     fn end_sync(&mut self, done: SyncDone) -> Result<(), RunError> {
         self.live.syncing = false;
         self.wal.finish_sync(done).map_err(failed("syncing the log"))?;
+        self.measure();
+        Ok(())
+    }
+
+    /// Takes note of how long the newest sync took.
+    fn measure(&mut self) {
         let took = self.wal.stats().sync_last;
         self.live.distributions.sync.record(took);
         if let Some(place) = self.sync_policy.measured(took) {
             let average = self.sync_policy.average();
             tracing::info!(?place, ?average, "syncs of the log move, by how long they take");
         }
-        Ok(())
     }
 
     /// Housekeeping of the log, when nobody waits for it.

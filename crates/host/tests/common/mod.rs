@@ -297,6 +297,10 @@ impl File for DiskFile {
     fn write_at(&self, offset: u64, bytes: &[u8]) -> io::Result<()> {
         self.0.write_at(offset, bytes)
     }
+    fn write_durably(&self, offset: u64, bytes: &[u8]) -> io::Result<bool> {
+        self.1.sync()?;
+        self.0.write_durably(offset, bytes)
+    }
     fn allocate(&self, bytes: u64) -> io::Result<()> {
         self.0.allocate(bytes)
     }

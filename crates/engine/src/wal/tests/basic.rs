@@ -180,3 +180,26 @@ fn options_that_make_no_sense_are_refused() {
     let error = Wal::open_on(Arc::new(MemoryFiles::new()), dir(), options).unwrap_err();
     assert!(error.to_string().contains("segment_bytes is 5000"), "{error}");
 }
+
+#[test]
+fn what_is_written_durably_needs_no_sync() {
+    let files = MemoryFiles::new();
+    let (mut wal, _) = open(&files);
+    wal.write_durably(true);
+    let syncs = files.syncs();
+    let last = append(&mut wal);
+    wal.write().unwrap();
+    assert_eq!((wal.synced(), wal.durable(), wal.stats().syncs), (last, last, 1));
+    assert!(wal.start_sync().unwrap().is_none(), "nothing is left to sync");
+    assert_eq!(files.syncs(), syncs);
+    // Behind something that is on its way only, it waits for that.
+    wal.write_durably(false);
+    append(&mut wal);
+    wal.write().unwrap();
+    wal.write_durably(true);
+    append(&mut wal);
+    wal.write().unwrap();
+    assert_eq!(wal.synced(), last);
+    wal.sync().unwrap();
+    assert_eq!(wal.synced(), Position(last.0 + 2));
+}

@@ -3,6 +3,15 @@
 use super::*;
 use crate::testing::{Crash, Fault};
 
+/// Segments of several blocks, so that what is written durably ends in others than it begins in.
+fn try_open(files: &MemoryFiles) -> Result<(Wal, Recovery), OpenError> {
+    Wal::open_on(Arc::new(files.clone()), dir(), Options { segment_bytes: 16384, ..options() })
+}
+
+fn open(files: &MemoryFiles) -> (Wal, Recovery) {
+    try_open(files).unwrap_or_else(|error| panic!("{error}"))
+}
+
 /// What the owner of a log knows when its node stops.
 #[derive(Debug, Default, Clone, Copy)]
 struct Known {
@@ -13,6 +22,7 @@ struct Known {
 
 /// Does something random with the log; stops at the first error.
 fn step(wal: &mut Wal, rng: &mut Rng, known: &mut Known) -> std::io::Result<()> {
+    wal.write_durably(rng.chance(1, 2));
     match rng.below(12) {
         0..=3 => {
             for _ in 0..=rng.below(6) {
