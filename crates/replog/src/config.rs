@@ -43,6 +43,9 @@ pub struct Config {
     pub learner_lag_max: u64,
     /// A member change whose learners have not come nearer for this long is given up.
     pub change_deadline: Duration,
+    /// While entries come one at a time, members that a quorum does not need get them this much later, with what has come meanwhile. Longer spares them more; a
+    /// member that has stopped answering costs one entry as much. Zero: nobody is spared.
+    pub spare: Duration,
     /// Which safety rule is broken, for the simulator to notice.
     #[cfg(feature = "mutants")]
     pub mutant: Option<crate::Mutant>,
@@ -66,6 +69,7 @@ impl Config {
             snapshot_parts_max: 8,
             learner_lag_max: 256,
             change_deadline: Duration::from_secs(120),
+            spare: Duration::from_millis(5),
             #[cfg(feature = "mutants")]
             mutant: None,
         }

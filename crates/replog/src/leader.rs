@@ -16,6 +16,7 @@ use crate::message::{Append, Ballot, Echo, Index, Message};
 use crate::read::Read;
 use crate::record::{Content, Entry, Epoch, Member};
 use crate::send::Sending;
+use crate::thrift::Thrift;
 
 /// Messages with entries on their way to one follower. Entries that come while so many are under way leave together when
 /// the next one is acknowledged: under load a message carries many, otherwise none waits.
@@ -44,6 +45,7 @@ pub(crate) struct Leader {
     pub(crate) lease_given_up: bool,
     pub(crate) transfer: Option<Transfer>,
     pub(crate) change: Option<Change>,
+    pub(crate) thrift: Thrift,
 }
 
 /// A handover under way.
@@ -73,6 +75,10 @@ pub(crate) struct Peer {
     pub(crate) echo: Option<Echo>,
     /// The newest entry that it was told to be chosen, whether or not that arrived.
     told: Index,
+    /// How long it takes to answer, as a moving mean; zero before the first answer.
+    pub(crate) took: Duration,
+    /// New entries are kept back from it for a moment.
+    pub(crate) is_spared: bool,
 }
 
 /// How a peer is served.
@@ -98,6 +104,8 @@ impl Peer {
             progressed: now,
             echo: None,
             told: 0,
+            took: Duration::ZERO,
+            is_spared: false,
         }
     }
 
@@ -168,6 +176,7 @@ impl Leader {
             lease_given_up: false,
             transfer: None,
             change: None,
+            thrift: Thrift::default(),
         };
         leader.keep_peers(me, epoch, takeover + 1, now);
         leader
@@ -229,12 +238,14 @@ impl Replog {
         }
         let ballot = leader.ballot;
         let is_seal = matches!(content, Content::Seal(_));
+        let is_alone = !is_seal && self.chosen == self.log.last();
         let entry = Entry { ballot, content };
         let index = self.log.push(entry.clone());
         if is_seal {
             leader.seal = Some(index);
         }
         self.persist_entries(index, alloc::vec![entry], out);
+        self.spare_some(is_alone, out);
         self.broadcast(cx, false, out);
         if is_seal && self.breaks(Mutant::SealBeforeChosen) {
             self.choose(cx, index, out);
@@ -265,6 +276,9 @@ impl Replog {
         let echo = Echo { sent_at: cx.now, round: leader.round };
         let served = !leader.settled || self.voters.binary_search(&id).is_ok() || leader.teaches(id);
         let Some(peer) = leader.peers.get_mut(&id).filter(|_| served) else { return };
+        if peer.is_spared && !beat {
+            return;
+        }
         // What made the state is mostly longer than the state, and takes longer to apply.
         let has_nothing =
             peer.next == 1 && self.applied > 0 && self.log.bytes() > self.config.append_bytes_max;
@@ -357,6 +371,7 @@ impl Replog {
             peer.heard = Some(cx.now);
             peer.echo = Some(newer(peer.echo, echo));
             peer.acknowledged(matched, cx.now);
+            peer.answered_in(cx.now.since(echo.sent_at));
             self.end_snapshot(cx, from, matched);
         }
         self.advance(cx, out);

@@ -48,6 +48,7 @@ mod restart;
 mod rows;
 mod send;
 pub mod session;
+mod thrift;
 
 pub use config::Config;
 pub use machine::{Input, Out, Output, Replog, Timer};

@@ -28,6 +28,8 @@ pub enum Timer {
     Install,
     /// Remove more rows of abandoned areas.
     Sweep,
+    /// Entries were kept back from some members for long enough.
+    Spared,
 }
 
 /// What the parent asks of a replica.
@@ -404,6 +406,7 @@ impl Replog {
             Event::Timer(Timer::Heartbeat) => self.on_heartbeat(cx, out),
             Event::Timer(Timer::Install) => self.on_install_timer(cx, out),
             Event::Timer(Timer::Sweep) => self.sweep(cx, out),
+            Event::Timer(Timer::Spared) => self.on_spared_timer(cx, out),
             Event::Input(input) => self.input(cx, input, out),
         }
     }

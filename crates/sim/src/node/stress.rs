@@ -96,6 +96,8 @@ pub(super) fn draw_log(rng: &mut Rng, plan: &Plan) -> Config {
     config.log_bytes_max = rng.between(300, 8_000) as usize;
     config.checkpoint_bytes = rng.between(300, 8_000) as usize;
     config.snapshot_part_bytes = rng.between(50, 2_000) as usize;
+    // Not at the cost of the runs that other draws follow.
+    config.spare = ms(rng.clone().below(20));
     config
 }
 

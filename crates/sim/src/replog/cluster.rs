@@ -199,6 +199,8 @@ fn draw_config(rng: &mut Rng, plan: &Plan) -> Config {
     config.learner_lag_max = rng.between(0, 10);
     config.log_bytes_max = rng.between(100, 3_000) as usize;
     config.checkpoint_bytes = rng.between(100, 3_000) as usize;
+    // Not at the cost of the runs that other draws follow.
+    config.spare = ms(rng.clone().below(20));
     config
 }
 

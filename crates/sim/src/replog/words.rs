@@ -77,6 +77,7 @@ pub(super) fn timer_name(timer: Timer) -> &'static str {
         Timer::Heartbeat => "heartbeat",
         Timer::Install => "install",
         Timer::Sweep => "sweep",
+        Timer::Spared => "spared",
     }
 }
 

@@ -26,6 +26,7 @@ fn timer(directive: &Directive) -> Timer {
         "heartbeat" => Timer::Heartbeat,
         "install" => Timer::Install,
         "sweep" => Timer::Sweep,
+        "spared" => Timer::Spared,
         other => panic!("line {}: there is no timer {other}", directive.line),
     }
 }
