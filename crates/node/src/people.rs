@@ -309,7 +309,7 @@ impl Node {
         let mut chosen: Vec<NodeId> = people.wanted.keys().copied().collect();
         chosen.extend(self.neighbourhood());
         if people.known.len() > CONNECTIONS_MAX {
-            chosen.extend(ring.contacts(me, |id| self.connected.contains(&id)));
+            chosen.extend(ring.contacts(me));
         }
         in_order(&mut chosen);
         chosen.retain(|id| *id != me);

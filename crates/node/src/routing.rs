@@ -76,20 +76,15 @@ impl Ring {
         slots
     }
 
-    /// Some members of the groups in each slot of the table.
-    pub(crate) fn contacts(&self, me: NodeId, is_connected: impl Fn(NodeId) -> bool) -> Vec<NodeId> {
+    /// Some members of the groups in each slot of the table: those who come first in a disorder of this node's own. Not those whom it is connected to already: whoever was
+    /// there early is connected to many, and would be chosen by ever more.
+    pub(crate) fn contacts(&self, me: NodeId) -> Vec<NodeId> {
         let mut contacts = Vec::new();
         for groups in self.slots(me).into_values() {
-            let members = || groups.iter().flat_map(|group| group.members.iter().copied());
-            let before = contacts.len();
-            contacts.extend(members().filter(|id| is_connected(*id)).take(CONTACTS_OF_SLOT));
-            let room = CONTACTS_OF_SLOT - (contacts.len() - before);
-            if room > 0 {
-                // Not all nodes shall choose the same ones.
-                let mut others: Vec<NodeId> = members().filter(|id| !is_connected(*id)).collect();
-                others.sort_by_cached_key(|id| disorder(id.0 ^ me.0));
-                contacts.extend(others.into_iter().take(room));
-            }
+            let members = groups.iter().flat_map(|group| group.members.iter().copied());
+            let mut members: Vec<NodeId> = members.collect();
+            members.sort_by_cached_key(|id| disorder(id.0 ^ me.0));
+            contacts.extend(members.into_iter().take(CONTACTS_OF_SLOT));
         }
         contacts
     }
