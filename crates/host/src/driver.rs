@@ -234,7 +234,11 @@ impl<M: Hosted> Driver<M> {
     /// Takes in what peers have sent, and what has become of connections to them.
     fn read_peers(&mut self, now: Time) -> Result<(), RunError> {
         self.peers.tick(self.poll.registry(), now);
-        self.connection_events()?;
+        let mut events = self.peers.take_events();
+        let lost = events.iter().position(|event| matches!(event, PeerEvent::Lost(_)));
+        // What a peer said before its connection ended comes first: its last words would pass for a sign of life.
+        let mut later = events.split_off(lost.unwrap_or(events.len()));
+        self.connection_events(events)?;
         let mut messages = Vec::new();
         self.peers.read(now, |from, bytes| match quorate_kernel::wire::decode::<M::Msg>(bytes) {
             Ok(msg) => {
@@ -246,11 +250,12 @@ impl<M: Hosted> Driver<M> {
         for (from, msg) in messages {
             self.step(Event::Message { from, msg });
         }
-        self.connection_events()
+        later.extend(self.peers.take_events());
+        self.connection_events(later)
     }
 
-    fn connection_events(&mut self) -> Result<(), RunError> {
-        for event in self.peers.take_events() {
+    fn connection_events(&mut self, events: Vec<PeerEvent>) -> Result<(), RunError> {
+        for event in events {
             self.clients.keeper.doubt();
             match event {
                 PeerEvent::Connected(id) => self.step(Event::Input(Input::PeerConnected(id))),

@@ -4,6 +4,7 @@ mod common;
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
+use std::sync::atomic::Ordering;
 
 use common::{Node, PATIENCE, Wish, start, until, wish};
 use quorate_kernel::NodeId;
@@ -63,6 +64,28 @@ fn peers_exchange_messages_and_find_each_other_again() {
     set_and_see(&one, &two, "c");
     let stats = one.stats().peers;
     assert_eq!((stats.connected, stats.garbage), (1, 0));
+}
+
+/// A follower that took its dead leader's last message for a sign of life missed it only after the whole timeout.
+#[test]
+fn what_a_peer_said_last_comes_before_its_end() {
+    let (mut one, two) = pair();
+    // In the loop: while the disk stands still, so does everything.
+    one.config.durable.inline_us_max = 1_000_000;
+    let disk = one.disk.clone();
+    let one = start(one).expect("started");
+    let two = start(two).expect("started");
+    until("both are connected", || connected(&one, 2) && connected(&two, 1));
+    let (mut writer, mut last) = (one.client(), two.client());
+    disk.control.stop(true);
+    writer.send("SET a 1\r\n");
+    until("it waits for its disk", || disk.control.waiting.load(Ordering::SeqCst) > 0);
+    last.send("SET b 2\r\n");
+    last.expect("+OK\r\n");
+    two.stop().expect("an orderly end");
+    disk.control.stop(false);
+    until("the loss is noticed", || one.status().learners.is_empty());
+    assert_eq!(one.status().log_last, 2, "it had both keys when it heard of the end");
 }
 
 #[test]

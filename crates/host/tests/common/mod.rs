@@ -48,6 +48,8 @@ pub(crate) struct Toy {
     connected: Vec<NodeId>,
     /// How often connections broke.
     lost: u64,
+    /// How many keys there were when a peer was lost last.
+    known_at_loss: u64,
     disk_full: bool,
     stopping: bool,
     /// Requests for key `hold`, answered when the connection closes or never.
@@ -73,6 +75,7 @@ impl Toy {
             peers,
             connected: Vec::new(),
             lost: 0,
+            known_at_loss: 0,
             disk_full: false,
             stopping: false,
             held: 0,
@@ -170,6 +173,7 @@ impl Machine for Toy {
             Event::Input(Input::PeerLost(id)) => {
                 self.connected.retain(|other| *other != id);
                 self.lost += 1;
+                self.known_at_loss = self.data.len() as u64;
             }
             Event::Input(Input::ConnectionClosed(_)) => self.held = 0,
             Event::Input(Input::Admin(ticket, AdminRequest::Group(GroupRequest::Split { group }))) => {
@@ -217,7 +221,7 @@ impl Hosted for Toy {
             copies: 0,
             members: self.peers.clone(),
             learners: self.connected.clone(),
-            log_last: 0,
+            log_last: self.known_at_loss,
             log_chosen: 0,
             log_applied: 0,
             log_first: 0,
