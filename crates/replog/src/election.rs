@@ -116,7 +116,8 @@ impl Replog {
         }
         let log_ok = (prepare.log_ballot, prepare.last) >= (self.log_ballot, self.log.last());
         if !log_ok && !self.breaks(Mutant::VoteForShorterLog) {
-            return cx.marks.hit("replog.prepare.shorter_log");
+            cx.marks.hit("replog.prepare.shorter_log");
+            return self.stand_instead(cx, from, out);
         }
         let released = prepare.handed_over_by.is_some_and(|by| by >= self.bound_to);
         let bound = cx.now < self.bound_until && self.bound_to.node != Some(from) && !released;
@@ -139,6 +140,27 @@ impl Replog {
             out.send_early(from, promise); // A mutant: the promise may be forgotten.
         } else {
             out.send(from, promise);
+        }
+    }
+
+    /// Somebody whose log is shorter misses the leader. If this replica does as well, it is the one to stand; and if it has stood already and
+    /// was refused, since the other was bound by its lease at the time, that one may vote for it now. Else both would wait for a whole timeout.
+    fn stand_instead(&mut self, cx: &mut Cx<'_>, other: NodeId, out: &mut Out) {
+        let is_missed = self.suspect || cx.now >= self.heard + self.config.election;
+        match &self.role {
+            Role::Candidate(Candidate { ballot, trial, promises }) if !promises.contains(other) => {
+                cx.marks.hit("replog.election.asked_again");
+                let (ballot, trial) = (*ballot, *trial);
+                let (log_ballot, last) = (self.log_ballot, self.log.last());
+                let prepare = Prepare { ballot, log_ballot, last, trial, handed_over_by: None };
+                out.send(other, Message::Prepare(prepare));
+            }
+            Role::Follower if is_missed && cx.now >= self.bound_until && self.may_stand() => {
+                cx.marks.hit("replog.election.stood_instead");
+                self.abandon_receiving(cx, out);
+                self.stand(cx, true, None, out);
+            }
+            _ => {}
         }
     }
 
