@@ -18,12 +18,12 @@ pub struct Disk;
 
 impl Files for Disk {
     fn open(&self, path: &Path) -> io::Result<Arc<dyn File>> {
-        Ok(DiskFile::new(OpenOptions::new().read(true).write(true).open(path)?, path))
+        Ok(DiskFile::shared(OpenOptions::new().read(true).write(true).open(path)?, path))
     }
 
     fn create(&self, path: &Path) -> io::Result<Arc<dyn File>> {
         let file = OpenOptions::new().read(true).write(true).create(true).truncate(true).open(path)?;
-        Ok(DiskFile::new(file, path))
+        Ok(DiskFile::shared(file, path))
     }
 
     fn rename(&self, from: &Path, to: &Path) -> io::Result<()> {
@@ -62,7 +62,7 @@ struct DiskFile {
 }
 
 impl DiskFile {
-    fn new(file: std::fs::File, path: &Path) -> Arc<dyn File> {
+    fn shared(file: std::fs::File, path: &Path) -> Arc<dyn File> {
         Arc::new(DiskFile { file, direct: Mutex::new(Direct::open(path)) })
     }
 
