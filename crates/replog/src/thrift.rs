@@ -63,7 +63,6 @@ impl Replog {
             (Reverse(peer.is_some_and(Peer::is_prompt)), took, *id)
         };
         let mut others: Vec<NodeId> = self.voters.iter().copied().filter(|id| *id != me).collect();
-        // Those who are spared have been sent nothing that they could owe an answer for.
         others.sort_by_key(rank);
         let spared = others.split_off((needed - 1).min(others.len()));
         leader.spare_nobody();

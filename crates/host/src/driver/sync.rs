@@ -23,13 +23,13 @@ impl<M: Hosted> Driver<M> {
     pub(super) fn persist(&mut self) -> Result<(), RunError> {
         let bytes = self.wal.staged_bytes() as u64;
         if bytes > 0 {
-            let syncs = self.wal.stats().syncs;
+            let synced = self.wal.synced();
             if !self.write()? {
                 return Ok(());
             }
             self.live.prepare_owed += bytes;
             self.live.settle_at = Some(self.clock.now() + SETTLE_AFTER);
-            if self.wal.stats().syncs > syncs {
+            if self.wal.synced() > synced {
                 self.measure();
             }
         }
