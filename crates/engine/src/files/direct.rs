@@ -1,7 +1,7 @@
 //! Writing past the system's cache, and waiting until it is on the disk.
 //!
 //! A write into the cache and a sync are two calls, and two steps for the file system, each under locks of its own; a direct write that is as durable needs
-//! neither the copy nor the search for what is dirty. Where two logs share a disk, a record is there a third sooner (decision 0006).
+//! neither the copy nor the search for what is dirty. Where two logs share a disk, a record is there a fifth sooner (decision 0006).
 
 use std::fs::{File, OpenOptions};
 use std::io;
