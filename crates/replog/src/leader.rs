@@ -484,8 +484,10 @@ impl Replog {
     pub(crate) fn peer_connected(&mut self, cx: &mut Cx<'_>, id: NodeId, out: &mut Out) {
         let Role::Leader(leader) = &mut self.role else { return };
         let Some(peer) = leader.peers.get_mut(&id) else { return };
-        if !matches!(peer.mode, Mode::Snapshot(_)) {
-            peer.probe(peer.matched + 1);
+        match &mut peer.mode {
+            Mode::Stream => peer.probe(peer.matched + 1), // What was under way is lost.
+            Mode::Probe { waiting } => *waiting = false, // Nothing is known to match yet: that does not mean that it has nothing.
+            Mode::Snapshot(_) => {}
         }
         self.serve(cx, id, true, out);
     }

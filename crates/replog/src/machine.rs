@@ -146,7 +146,10 @@ pub struct Replog {
     /// Ids of the current members, sorted.
     pub(crate) voters: Vec<NodeId>,
     pub(crate) generation: u32,
+    /// Areas of the store that are to be emptied, the next one last.
     pub(crate) garbage: Vec<u32>,
+    /// The area that is being emptied, and the last row that was removed there.
+    pub(crate) swept: Option<(u32, Bytes)>,
     pub(crate) role: Role,
     pub(crate) believed_leader: Option<NodeId>,
     pub(crate) heard: Time,
@@ -199,6 +202,7 @@ impl Replog {
             voters: Vec::new(),
             generation: 0,
             garbage: Vec::new(),
+            swept: None,
             role: Role::Follower,
             believed_leader: None,
             heard: Time::default(),

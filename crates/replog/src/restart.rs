@@ -253,13 +253,17 @@ impl Replog {
     /// Removes some rows of abandoned areas.
     pub(crate) fn sweep(&mut self, cx: &mut Cx<'_>, out: &mut Out) {
         let Some(generation) = self.garbage.last().copied() else { return };
-        let (start, end) = (self.config.rows().area(generation), self.config.rows().area_end(generation));
+        let (area, end) = (self.config.rows().area(generation), self.config.rows().area_end(generation));
+        // From where the last step ended: a store passes over every row that was removed before it finds one that is left.
+        let after = self.swept.take().filter(|(swept, _)| *swept == generation);
+        let start = after.map_or_else(|| Bytes::copy_from_slice(&area), |(_, last)| last);
         let rows = cx.store.scan(Scan::range(&start, Some(&end)).rows(SWEEP_ROWS));
-        if rows.is_empty() {
-            self.garbage.pop();
-        } else {
+        if let Some((last, _)) = rows.last() {
+            self.swept = Some((generation, last.clone()));
             let writes = rows.into_iter().map(|(key, _)| (key, None)).collect();
             cx.store.apply(Batch { writes });
+        } else {
+            self.garbage.pop();
         }
         if !self.garbage.is_empty() {
             out.arm(Timer::Sweep, Duration::from_millis(1));

@@ -2,15 +2,12 @@
 
 use std::ops::Range;
 
-use crate::{Batch, Harness, Latency, Order, Overrides, Plan, Profile, Report, Summary, run, run::run_plans};
+use crate::{Batch, Latency, Order, Overrides, Plan, Profile, Report, Summary, run::run_plans};
 
-/// What the harness of a run lays stress on: enough to make one.
+/// What the harness of a run lays stress on: enough to run a plan.
 pub trait Stressed {
-    /// The harness.
-    type Harness: Harness;
-
-    /// The harness of the run that `plan` means.
-    fn harness(&self, plan: &Plan) -> Self::Harness;
+    /// Runs one plan, with the harness that it means.
+    fn run(&self, plan: &Plan) -> Report;
 }
 
 /// Of networks and disks, what replaces the draws of all seeds.
@@ -61,7 +58,7 @@ impl<S: Stressed> Kind<S> {
 
     /// Runs one seed.
     pub fn run(&self, plan: &Plan) -> Report {
-        run(plan, |plan| self.stress.harness(plan))
+        self.stress.run(plan)
     }
 }
 
@@ -70,6 +67,6 @@ impl<S: Stressed + Sync> Kind<S> {
     pub fn run_many(&self, seeds: Range<u64>, twice: bool, failures_max: usize) -> Summary {
         let batch = Batch { twice, failures_max, ..Batch::of(seeds) };
         let plan = |seed| self.plan(seed, &batch.overrides);
-        run_plans(&batch, plan, |plan| self.stress.harness(plan), |_| ())
+        run_plans(&batch, &plan, &|plan| self.stress.run(plan), &|_| ())
     }
 }

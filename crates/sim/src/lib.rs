@@ -64,7 +64,7 @@
 //!
 //! // Under faults, from a seed:
 //! let plan = Plan::draw(&Profile::new("keeper"), 42, &Default::default());
-//! let report = quorate_sim::run_twice(&plan, |_| Keepers::default());
+//! let report = quorate_sim::run_twice(&plan, &|plan| quorate_sim::run(plan, |_| Keepers::default()));
 //! assert_eq!(report.failure, None, "{}", report.explain("quorate sim keeper"));
 //! ```
 //!
@@ -112,7 +112,7 @@ pub use network::{NetworkOptions, Order};
 pub use plan::{Overrides, Plan, Profile};
 pub use process::{Life, Nodes};
 pub use row::{Fact, Row};
-pub use run::{Batch, Failure, Report, Summary, run, run_many, run_twice};
+pub use run::{Batch, Failure, Report, Runs, Summary, run, run_many, run_twice};
 pub use service::Service;
 pub use shrink::{Shrunk, shrink};
 pub use trace::TraceLevel;

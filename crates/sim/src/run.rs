@@ -117,6 +117,10 @@ fn install_hook() {
     });
 }
 
+/// What runs a plan: [`run`] with a harness. What runs many of them needs to know no more, so that a simulator is compiled once, where its
+/// harness is.
+pub type Runs<'a> = dyn Fn(&Plan) -> Report + Sync + 'a;
+
 /// Runs one plan. A panic of a machine ends as [`Failure::Panic`], where the build unwinds; where it aborts, it is
 /// printed with the plan's seed.
 pub fn run<H: Harness>(plan: &Plan, make: impl FnOnce(&Plan) -> H) -> Report {
@@ -147,12 +151,12 @@ pub fn run<H: Harness>(plan: &Plan, make: impl FnOnce(&Plan) -> H) -> Report {
 }
 
 /// Runs one plan twice and compares everything that happened, to the letter.
-pub fn run_twice<H: Harness>(plan: &Plan, make: impl Fn(&Plan) -> H) -> Report {
+pub fn run_twice(plan: &Plan, runs: &Runs<'_>) -> Report {
     let full = plan.clone().traced(TraceLevel::Full);
-    let mut first = run(&full, &make);
-    if first.trace_hash != run(&full, &make).trace_hash {
+    let mut first = runs(&full);
+    if first.trace_hash != runs(&full).trace_hash {
         let kept = plan.clone().traced(TraceLevel::Keep);
-        let (one, other) = (run(&kept, &make).lines, run(&kept, &make).lines);
+        let (one, other) = (runs(&kept).lines, runs(&kept).lines);
         let differs = one.iter().zip(&other).find(|(one, other)| one != other);
         let what = match differs {
             Some((one, other)) => format!("two runs of the seed part here:\n  {one}\n  {other}"),
@@ -212,13 +216,13 @@ impl Summary {
 }
 
 /// Runs many seeds; `told` hears of each as it ends, in no particular order.
-pub fn run_many<H: Harness>(
+pub fn run_many(
     profile: &Profile,
     batch: &Batch,
-    make: impl Fn(&Plan) -> H + Sync,
-    told: impl Fn(&Report) + Sync,
+    runs: &Runs<'_>,
+    told: &(dyn Fn(&Report) + Sync),
 ) -> Summary {
-    let mut summary = run_plans(batch, |seed| Plan::draw(profile, seed, &batch.overrides), make, told);
+    let mut summary = run_plans(batch, &|seed| Plan::draw(profile, seed, &batch.overrides), runs, told);
     if summary.failed.is_empty() && batch.overrides == Overrides::default() {
         summary.coverage_failure = profile.missing(&summary.coverage);
     }
@@ -226,11 +230,11 @@ pub fn run_many<H: Harness>(
 }
 
 /// Runs the plans of many seeds.
-pub(crate) fn run_plans<H: Harness>(
+pub(crate) fn run_plans(
     batch: &Batch,
-    plan: impl Fn(u64) -> Plan + Sync,
-    make: impl Fn(&Plan) -> H + Sync,
-    told: impl Fn(&Report) + Sync,
+    plan: &(dyn Fn(u64) -> Plan + Sync),
+    runs: &Runs<'_>,
+    told: &(dyn Fn(&Report) + Sync),
 ) -> Summary {
     let next = AtomicU64::new(batch.seeds.start);
     let summary = Mutex::new(Summary::default());
@@ -241,7 +245,7 @@ pub(crate) fn run_plans<H: Harness>(
             return;
         }
         let plan = plan(seed);
-        let report = if batch.twice { run_twice(&plan, &make) } else { run(&plan, &make) };
+        let report = if batch.twice { run_twice(&plan, runs) } else { runs(&plan) };
         told(&report);
         let mut summary = lock();
         summary.coverage.merge(&report.coverage);

@@ -3,9 +3,8 @@
 use std::fmt;
 
 use crate::faults::FaultSet;
-use crate::harness::Harness;
 use crate::plan::{Overrides, Plan, Profile};
-use crate::run::{Failure, Report, run, run_twice};
+use crate::run::{Failure, Report, Runs, run_twice};
 
 /// How many other courses of events each smaller case is given.
 const SALTS: u64 = 6;
@@ -37,12 +36,7 @@ impl fmt::Display for Shrunk {
 ///
 /// # Panics
 /// If the run did not fail.
-pub fn shrink<H: Harness>(
-    profile: &Profile,
-    failed: &Report,
-    attempts_max: usize,
-    make: impl Fn(&Plan) -> H,
-) -> Shrunk {
+pub fn shrink(profile: &Profile, failed: &Report, attempts_max: usize, runs: &Runs<'_>) -> Shrunk {
     let Some(failure) = failed.failure.clone() else {
         panic!("there is nothing to shrink in a run that passed")
     };
@@ -64,7 +58,7 @@ pub fn shrink<H: Harness>(
                 }
                 best.attempts += 1;
                 let overrides = Overrides { salt, ..overrides.clone() };
-                let report = again(&Plan::draw(profile, failed.plan.seed, &overrides), &failure, &make);
+                let report = again(&Plan::draw(profile, failed.plan.seed, &overrides), &failure, runs);
                 if report.failure.as_ref().is_some_and(|found| found.is_like(&failure)) {
                     best.report = report;
                     break;
@@ -77,10 +71,10 @@ pub fn shrink<H: Harness>(
     }
 }
 
-fn again<H: Harness>(plan: &Plan, failure: &Failure, make: impl Fn(&Plan) -> H) -> Report {
+fn again(plan: &Plan, failure: &Failure, runs: &Runs<'_>) -> Report {
     match failure {
-        Failure::Determinism(_) => run_twice(plan, make),
-        _ => run(plan, make),
+        Failure::Determinism(_) => run_twice(plan, runs),
+        _ => runs(plan),
     }
 }
 

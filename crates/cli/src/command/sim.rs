@@ -10,8 +10,8 @@ use clap::Args;
 use indicatif::{ProgressBar, ProgressStyle};
 use quorate_host::Usage;
 use quorate_sim::{
-    Batch, Coverage, Failure, Harness, Overrides, Plan, Profile, Report, Row, Shrunk, Summary, TraceLevel,
-    commit, membership, node, replog, run_many, run_twice, shrink,
+    Batch, Coverage, Failure, Kind, Overrides, Plan, Profile, Report, Row, Runs, Shrunk, Stressed, Summary,
+    TraceLevel, commit, membership, node, replog, run_many, run_twice, shrink,
 };
 use serde_json::{Value, json};
 
@@ -112,63 +112,42 @@ fn seeds(text: &str) -> Result<Range<u64>, String> {
 }
 
 /// A kind of world, whatever machines run in it.
-trait Runner {
-    fn profile(&self) -> &Profile;
-    fn one(&self, plan: &Plan, twice: bool) -> Report;
-    fn many(&self, batch: &Batch, told: &(dyn Fn(&Report) + Sync)) -> Summary;
-    fn shrink(&self, failed: &Report, attempts_max: usize) -> Shrunk;
-}
-
-struct Entry<F> {
+struct Runner {
     profile: Profile,
-    make: F,
+    runs: Box<Runs<'static>>,
 }
 
-impl<H: Harness, F: Fn(&Plan) -> H + Sync> Runner for Entry<F> {
-    fn profile(&self) -> &Profile {
-        &self.profile
+impl Runner {
+    fn of<S: Stressed + Sync + 'static>(kind: Kind<S>) -> Runner {
+        Runner { profile: kind.profile.clone(), runs: Box::new(move |plan| kind.run(plan)) }
     }
 
     fn one(&self, plan: &Plan, twice: bool) -> Report {
-        if twice { run_twice(plan, &self.make) } else { quorate_sim::run(plan, &self.make) }
-    }
-
-    fn many(&self, batch: &Batch, told: &(dyn Fn(&Report) + Sync)) -> Summary {
-        run_many(&self.profile, batch, &self.make, told)
+        if twice { run_twice(plan, &self.runs) } else { (self.runs)(plan) }
     }
 
     fn shrink(&self, failed: &Report, attempts_max: usize) -> Shrunk {
-        shrink(&self.profile, failed, attempts_max, &self.make)
+        shrink(&self.profile, failed, attempts_max, &self.runs)
     }
 }
 
 /// Every profile. A new one is one more line.
-fn runners() -> Vec<Box<dyn Runner>> {
-    let (log, members, whole) = (replog::swarm(), membership::swarm(), node::swarm());
-    let (transactions, placed, bundles) = (commit::swarm(), node::placed(), node::bundles());
-    let grouped = node::grouped();
+fn runners() -> Vec<Runner> {
     vec![
-        entry(log.profile.clone(), move |plan| replog::Cluster::new(plan, &log.stress)),
-        entry(transactions.profile.clone(), move |plan| commit::Cluster::new(plan, &transactions.stress)),
-        entry(members.profile.clone(), move |plan| membership::Cluster::new(plan, &members.stress)),
-        entry(whole.profile.clone(), move |plan| node::Cluster::new(plan, &whole.stress)),
-        entry(placed.profile.clone(), move |plan| node::Cluster::new(plan, &placed.stress)),
-        entry(grouped.profile.clone(), move |plan| node::Cluster::new(plan, &grouped.stress)),
-        entry(bundles.profile.clone(), move |plan| node::Cluster::new(plan, &bundles.stress)),
+        Runner::of(replog::swarm()),
+        Runner::of(commit::swarm()),
+        Runner::of(membership::swarm()),
+        Runner::of(node::swarm()),
+        Runner::of(node::placed()),
+        Runner::of(node::grouped()),
+        Runner::of(node::bundles()),
     ]
-}
-
-fn entry<H: Harness + 'static>(
-    profile: Profile,
-    make: impl Fn(&Plan) -> H + Sync + 'static,
-) -> Box<dyn Runner> {
-    Box::new(Entry { profile, make })
 }
 
 /// Runs it.
 pub(crate) fn run(sim: &Sim, format: Format) -> Result<ExitCode> {
     let runners = runners();
-    let names: Vec<&str> = runners.iter().map(|runner| runner.profile().name).collect();
+    let names: Vec<&str> = runners.iter().map(|runner| runner.profile.name).collect();
     if sim.profile == "list" {
         match format {
             Format::Json => print_json(&names)?,
@@ -176,7 +155,7 @@ pub(crate) fn run(sim: &Sim, format: Format) -> Result<ExitCode> {
         }
         return Ok(ExitCode::SUCCESS);
     }
-    let Some(runner) = runners.iter().find(|runner| runner.profile().name == sim.profile) else {
+    let Some(runner) = runners.iter().find(|runner| runner.profile.name == sim.profile) else {
         let text = format!("there is no profile `{}`; there are {}", sim.profile, names.join(", "));
         return Err(failure(exit::USAGE, text));
     };
@@ -185,8 +164,8 @@ pub(crate) fn run(sim: &Sim, format: Format) -> Result<ExitCode> {
     }
     let overrides = sim.draws.overrides()?;
     match sim.seed {
-        Some(seed) => one(sim, runner.as_ref(), &Plan::draw(runner.profile(), seed, &overrides), format),
-        None => many(sim, runner.as_ref(), overrides, format),
+        Some(seed) => one(sim, runner, &Plan::draw(&runner.profile, seed, &overrides), format),
+        None => many(sim, runner, overrides, format),
     }
 }
 
@@ -238,7 +217,7 @@ fn tell_row(sim: &Sim, row: &Row, seed: u64) -> Result<()> {
     sim.results.as_ref().map_or(Ok(()), |path| append_line(path, &line))
 }
 
-fn one(sim: &Sim, runner: &dyn Runner, plan: &Plan, format: Format) -> Result<ExitCode> {
+fn one(sim: &Sim, runner: &Runner, plan: &Plan, format: Format) -> Result<ExitCode> {
     let level = if sim.trace { TraceLevel::Keep } else { TraceLevel::Full };
     let report = runner.one(&plan.clone().traced(level), sim.twice);
     for line in &report.lines {
@@ -257,7 +236,7 @@ fn one(sim: &Sim, runner: &dyn Runner, plan: &Plan, format: Format) -> Result<Ex
     Ok(ExitCode::from(report.failure.as_ref().map_or(0, Failure::exit_code)))
 }
 
-fn many(sim: &Sim, runner: &dyn Runner, overrides: Overrides, format: Format) -> Result<ExitCode> {
+fn many(sim: &Sim, runner: &Runner, overrides: Overrides, format: Format) -> Result<ExitCode> {
     let processors = std::thread::available_parallelism().map_or(1, usize::from);
     let batch = Batch {
         overrides,
@@ -269,7 +248,7 @@ fn many(sim: &Sim, runner: &dyn Runner, overrides: Overrides, format: Format) ->
     let before = processor_seconds();
     let bar = progress(sim.seeds.end - sim.seeds.start);
     let failures = AtomicUsize::new(0);
-    let summary = runner.many(&batch, &|report| {
+    let summary = run_many(&runner.profile, &batch, &runner.runs, &|report| {
         if report.failure.is_some() {
             let count = failures.fetch_add(1, Ordering::Relaxed) + 1;
             bar.set_message(format!("{count} failed"));
@@ -377,7 +356,7 @@ mod tests {
     fn a_seed_runs_and_repeats() {
         for runner in runners() {
             let short = Overrides { safety_ms: Some(200), ..Overrides::default() };
-            let plan = Plan::draw(runner.profile(), 1, &short);
+            let plan = Plan::draw(&runner.profile, 1, &short);
             let report = runner.one(&plan, true);
             assert_eq!(report.failure, None, "{}", report.explain("quorate sim"));
         }

@@ -12,7 +12,9 @@ use super::bucket::{Answer, Ask, Bucket, Moment, Msg, Record};
 use super::clients::{Clients, Manners, Wish};
 use super::judge::Judge;
 use super::shelf::{Cell, Ways};
-use crate::{Agenda, Boot, Fault, FaultSet, Harness, Nodes, Plan, Seen, Stressed, Verdict, through_bytes};
+use crate::{
+    Agenda, Boot, Fault, FaultSet, Harness, Nodes, Plan, Report, Seen, Stressed, Verdict, through_bytes,
+};
 
 /// What a kind of run lays stress on; everything else is drawn.
 #[derive(Debug, Clone, Default)]
@@ -45,10 +47,8 @@ pub struct Stress {
 }
 
 impl Stressed for Stress {
-    type Harness = Cluster;
-
-    fn harness(&self, plan: &Plan) -> Cluster {
-        Cluster::new(plan, self)
+    fn run(&self, plan: &Plan) -> Report {
+        crate::run(plan, |plan| Cluster::new(plan, self))
     }
 }
 

@@ -8,7 +8,9 @@ use quorate_kernel::{Marks, NodeId, Rng};
 use quorate_membership::{Config, Input, Membership, Message, Meta, Output, Record};
 
 use super::ledger::Ledger;
-use crate::{Agenda, Boot, Harness, Life, Nodes, Plan, Replacement, Seen, Stressed, Verdict, through_bytes};
+use crate::{
+    Agenda, Boot, Harness, Life, Nodes, Plan, Replacement, Report, Seen, Stressed, Verdict, through_bytes,
+};
 
 /// What a kind of run lays stress on; everything else is drawn.
 #[derive(Debug, Clone, Default)]
@@ -37,10 +39,8 @@ pub struct Stress {
 }
 
 impl Stressed for Stress {
-    type Harness = Cluster;
-
-    fn harness(&self, plan: &Plan) -> Cluster {
-        Cluster::new(plan, self)
+    fn run(&self, plan: &Plan) -> Report {
+        crate::run(plan, |plan| Cluster::new(plan, self))
     }
 }
 

@@ -10,7 +10,7 @@ use quorate_workload::Kind;
 
 use super::cluster::Cluster;
 use crate::membership::draw_config as draw_membership;
-use crate::{Plan, Stressed};
+use crate::{Plan, Report, Stressed};
 
 /// What a kind of run lays stress on; everything else is drawn.
 #[derive(Debug, Clone, Default)]
@@ -53,10 +53,8 @@ pub struct Stress {
 }
 
 impl Stressed for Stress {
-    type Harness = Cluster;
-
-    fn harness(&self, plan: &Plan) -> Cluster {
-        Cluster::new(plan, self)
+    fn run(&self, plan: &Plan) -> Report {
+        crate::run(plan, |plan| Cluster::new(plan, self))
     }
 }
 

@@ -12,7 +12,8 @@ use super::operator::{Operator, Zeal, leader, members};
 use super::parent::{Answer, Ask, Pace, Parent};
 use super::snare::{Snare, Snares};
 use crate::{
-    Agenda, Boot, Fault, FaultSet, Harness, Nodes, Plan, Replacement, Seen, Stressed, Verdict, through_bytes,
+    Agenda, Boot, Fault, FaultSet, Harness, Nodes, Plan, Replacement, Report, Seen, Stressed, Verdict,
+    through_bytes,
 };
 
 /// What a kind of run lays stress on; everything else is drawn.
@@ -42,10 +43,8 @@ pub struct Stress {
 }
 
 impl Stressed for Stress {
-    type Harness = Cluster;
-
-    fn harness(&self, plan: &Plan) -> Cluster {
-        Cluster::new(plan, self)
+    fn run(&self, plan: &Plan) -> Report {
+        crate::run(plan, |plan| Cluster::new(plan, self))
     }
 }
 

@@ -8,6 +8,7 @@ fn hunt() -> Hunt<Stress, Mutant> {
     Hunt {
         // The one left out needs two crashes within the flight of one message: `commit_schedules.rs` plays it step by step.
         mutants: Mutant::ALL.into_iter().filter(|mutant| *mutant != Mutant::NoParticipantView).collect(),
+        results: "mutants-commit.jsonl",
         kind_for,
         swarm: None,
         breaks: |stress, mutant| stress.mutant = mutant,

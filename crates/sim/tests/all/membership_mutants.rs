@@ -15,11 +15,12 @@ fn prevents_progress(mutant: Mutant) -> bool {
 fn hunt() -> Hunt<Stress, Mutant> {
     Hunt {
         mutants: Mutant::ALL.to_vec(),
+        results: "mutants-membership.jsonl",
         kind_for,
         swarm: Some(swarm),
         breaks: |stress, mutant| stress.mutant = mutant,
         stuck_counts: prevents_progress,
-        whole_seeds: 100,
+        whole_seeds: 40,
     }
 }
 

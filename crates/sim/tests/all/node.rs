@@ -11,8 +11,8 @@ use quorate_node::{
 };
 use quorate_sim::node::{Play, Stress, swarm};
 use quorate_sim::{
-    Agenda, Batch, Boot, Harness, Nodes, Overrides, Plan, Report, Seen, Stressed, TraceLevel, Verdict, World,
-    WorldOptions, run, run_many,
+    Agenda, Batch, Boot, Harness, Nodes, Overrides, Plan, Report, Seen, TraceLevel, Verdict, World,
+    WorldOptions, run_many,
 };
 
 fn variable(name: &str, default: u64) -> u64 {
@@ -29,7 +29,7 @@ fn swarm_of_nodes() {
             println!("seed {}: {}", report.plan.seed, report.explain("node"));
         }
     };
-    let summary = run_many(&kind.profile, &batch, |plan| kind.stress.harness(plan), told);
+    let summary = run_many(&kind.profile, &batch, &|plan| kind.run(plan), &told);
     println!("{}", summary.coverage);
     summary.expect_success("node");
 }
@@ -58,7 +58,7 @@ fn trace_of_one() {
     let words = std::env::var("WITH").unwrap_or_default();
     let overrides = Overrides::parse(words.split_whitespace()).expect("flags");
     let plan = Plan::draw(&kind.profile, seed.parse().expect("a number"), &overrides);
-    let report = run(&plan.traced(TraceLevel::Keep), |plan| kind.stress.harness(plan));
+    let report = kind.run(&plan.traced(TraceLevel::Keep));
     for line in &report.lines {
         println!("{line}");
     }

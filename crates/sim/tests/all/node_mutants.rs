@@ -7,6 +7,7 @@ use quorate_sim::node::{Stress, kind_for};
 fn hunt() -> Hunt<Stress, Mutant> {
     Hunt {
         mutants: Mutant::ALL.to_vec(),
+        results: "mutants-node.jsonl",
         kind_for,
         swarm: None,
         breaks: |stress, mutant| stress.mutant = mutant,

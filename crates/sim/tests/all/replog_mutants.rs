@@ -7,11 +7,12 @@ use quorate_sim::replog::{Stress, kind_for, swarm};
 fn hunt() -> Hunt<Stress, Mutant> {
     Hunt {
         mutants: Mutant::ALL.to_vec(),
+        results: "mutants-replog.jsonl",
         kind_for,
         swarm: Some(swarm),
         breaks: |stress, mutant| stress.mutant = mutant,
         stuck_counts: |_| false,
-        whole_seeds: 100,
+        whole_seeds: 60,
     }
 }
 

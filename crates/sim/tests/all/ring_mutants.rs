@@ -44,6 +44,7 @@ fn hunt() -> Hunt<Stress, Mutant> {
     mutants.extend(of_commitment.map(Mutant::Commit));
     Hunt {
         mutants,
+        results: "mutants-ring.jsonl",
         kind_for,
         swarm: None,
         breaks: |stress, mutant| match mutant {

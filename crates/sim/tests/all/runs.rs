@@ -2,7 +2,8 @@
 
 use crate::toys::{Flaw, Keepers, Probes};
 use quorate_sim::{
-    Batch, Failure, Fault, FaultSet, Overrides, Plan, Profile, TraceLevel, run, run_many, run_twice, shrink,
+    Batch, Failure, Fault, FaultSet, Overrides, Plan, Profile, Report, TraceLevel, run, run_many, run_twice,
+    shrink,
 };
 
 fn profile() -> Profile {
@@ -19,8 +20,12 @@ fn profile() -> Profile {
     profile
 }
 
-fn first_failure(flaw: Flaw, seeds: u64) -> quorate_sim::Report {
-    let summary = run_many(&profile(), &Batch::of(0..seeds), |plan| Keepers::of(plan, flaw), |_| ());
+fn keepers(flaw: Flaw) -> impl Fn(&Plan) -> Report + Sync {
+    move |plan| run(plan, |plan| Keepers::of(plan, flaw))
+}
+
+fn first_failure(flaw: Flaw, seeds: u64) -> Report {
+    let summary = run_many(&profile(), &Batch::of(0..seeds), &keepers(flaw), &|_| ());
     summary
         .failed
         .into_iter()
@@ -31,11 +36,11 @@ fn first_failure(flaw: Flaw, seeds: u64) -> quorate_sim::Report {
 #[test]
 fn a_right_machine_passes_and_repeats() {
     let batch = Batch { twice: true, threads: 2, ..Batch::of(0..100) };
-    let make = |plan: &Plan| Keepers::of(plan, Flaw::None);
-    let summary = run_many(&profile(), &batch, make, |_| ());
+    let runs = keepers(Flaw::None);
+    let summary = run_many(&profile(), &batch, &runs, &|_| ());
     summary.expect_success("keeper");
     assert_eq!(summary.coverage.runs, 100);
-    let again = run_many(&profile(), &Batch { threads: 1, ..batch }, make, |_| ());
+    let again = run_many(&profile(), &Batch { threads: 1, ..batch }, &runs, &|_| ());
     assert_eq!(summary.coverage, again.coverage, "threads change nothing");
 }
 
@@ -68,7 +73,7 @@ fn an_assertion_is_a_failure_of_its_own_and_names_its_place() {
 #[test]
 fn chance_from_outside_is_caught() {
     let plan = Plan::draw(&profile(), 1, &Overrides::default());
-    let report = run_twice(&plan, |plan| Keepers::of(plan, Flaw::Unseeded));
+    let report = run_twice(&plan, &keepers(Flaw::Unseeded));
     assert!(matches!(&report.failure, Some(Failure::Determinism(what)) if what.contains("part here")));
 }
 
@@ -76,16 +81,16 @@ fn chance_from_outside_is_caught() {
 fn missed_floors_are_a_failure() {
     let mut profile = profile();
     profile.floors.push(("keeper.never", 1));
-    let summary = run_many(&profile, &Batch::of(0..3), |plan| Keepers::of(plan, Flaw::None), |_| ());
+    let summary = run_many(&profile, &Batch::of(0..3), &keepers(Flaw::None), &|_| ());
     let Some(Failure::Coverage(what)) = summary.coverage_failure else { panic!("no coverage failure") };
     assert!(what.contains("keeper.never was hit 0 times, not 1"), "{what}");
 }
 
 #[test]
 fn shrinking_shrinks_and_the_shrunk_case_fails_by_its_flags() {
-    let make = |plan: &Plan| Keepers::of(plan, Flaw::AcksEarly);
+    let runs = keepers(Flaw::AcksEarly);
     let report = first_failure(Flaw::AcksEarly, 200);
-    let shrunk = shrink(&profile(), &report, 400, make);
+    let shrunk = shrink(&profile(), &report, 400, &runs);
     let (large, small) = (&report.plan, &shrunk.report.plan);
     assert!(small.faults.iter().count() <= 3 && large.faults.iter().count() > 3, "{shrunk}");
     assert!(small.safety <= large.safety && small.world.nodes <= large.world.nodes, "{shrunk}");
@@ -94,7 +99,7 @@ fn shrinking_shrinks_and_the_shrunk_case_fails_by_its_flags() {
     // What a person would type.
     let flags = small.overrides.to_string();
     let overrides = Overrides::parse(flags.split(' ')).expect("flags are read as they are written");
-    let again = run(&Plan::draw(&profile(), small.seed, &overrides).traced(TraceLevel::Keep), make);
+    let again = runs(&Plan::draw(&profile(), small.seed, &overrides).traced(TraceLevel::Keep));
     assert_eq!(again.failure, shrunk.report.failure);
     assert!(again.lines.iter().any(|line| line.contains("BROKEN")));
 }
@@ -102,9 +107,9 @@ fn shrinking_shrinks_and_the_shrunk_case_fails_by_its_flags() {
 #[test]
 #[should_panic(expected = "nothing to shrink")]
 fn a_run_that_passed_does_not_shrink() {
-    let make = |plan: &Plan| Keepers::of(plan, Flaw::None);
-    let report = run(&Plan::draw(&profile(), 1, &Overrides::default()), make);
-    shrink(&profile(), &report, 10, make);
+    let runs = keepers(Flaw::None);
+    let report = runs(&Plan::draw(&profile(), 1, &Overrides::default()));
+    shrink(&profile(), &report, 10, &runs);
 }
 
 #[test]
@@ -119,15 +124,15 @@ fn every_fault_strikes_and_losses_stay_within_bounds() {
         .map(|fault| (fault.mark(), 5))
         .chain([("sim.disk.lost", 20), ("sim.pause", 5), ("probe.full", 5), ("probe.room", 5)])
         .collect();
-    let make = |_: &Plan| Probes { replace: true, ..Probes::default() };
-    let summary = run_many(&profile, &Batch { twice: true, ..Batch::of(0..60) }, make, |report| {
+    let probes = |plan: &Plan| run(plan, |_| Probes { replace: true, ..Probes::default() });
+    let summary = run_many(&profile, &Batch { twice: true, ..Batch::of(0..60) }, &probes, &|report| {
         let lost = report.coverage.marks.count("sim.disk.lost");
         assert!(lost <= 2, "a minority of five at most, not {lost}");
     });
     summary.expect_success("probes");
     // A harness that can bear no loss is asked first.
-    let make = |_: &Plan| Probes { keep_disks: true, ..Probes::default() };
+    let probes = |plan: &Plan| run(plan, |_| Probes { keep_disks: true, ..Probes::default() });
     profile.floors.clear();
-    let summary = run_many(&profile, &Batch::of(0..60), make, |_| ());
+    let summary = run_many(&profile, &Batch::of(0..60), &probes, &|_| ());
     assert_eq!(summary.coverage.marks.count("sim.disk.lost"), 0);
 }

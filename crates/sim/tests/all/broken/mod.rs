@@ -2,10 +2,11 @@
 //!
 //! `QUORATE_SEEDS` says after how many seeds a mutant counts as missed and `QUORATE_FROM` which is the first,
 //! `QUORATE_ONLY` names one mutant, `QUORATE_TRACE=SEED` prints one of its runs (with `QUORATE_WHOLE`, of the whole rules),
-//! and `QUORATE_RESULT` names a file that is rewritten with what was found.
+//! and `QUORATE_RESULT` names a file that is rewritten with what was found. Without any of these, the seed that caught a mutant when
+//! the results in `docs/results` were written is tried before all others.
 
 use std::collections::BTreeSet;
-use std::fmt::{Debug, Write as _};
+use std::fmt::{Debug, Display, Write as _};
 use std::{env, fs};
 
 use quorate_sim::{Failure, Kind, Overrides, Stressed, TraceLevel};
@@ -14,6 +15,8 @@ use quorate_sim::{Failure, Kind, Overrides, Stressed, TraceLevel};
 pub(crate) struct Hunt<S, M: 'static> {
     /// All of them that runs can find.
     pub(crate) mutants: Vec<M>,
+    /// The file in `docs/results` that says which seeds caught them.
+    pub(crate) results: &'static str,
     /// The kind of run in which one shows soonest.
     pub(crate) kind_for: fn(M) -> Kind<S>,
     /// Everything at once, if it is to be known how soon that would show them.
@@ -36,10 +39,31 @@ fn number(name: &str, default: u64) -> u64 {
     env::var(name).map_or(default, |value| value.parse().expect("a whole number"))
 }
 
-/// The failure in a line, without what is particular to the seed.
-fn summary(failure: &Failure) -> String {
+/// The seed that caught `mutant` when these results were written; `None` if all seeds from the first are to be tried.
+pub(crate) fn remembered(results: &str, mutant: impl Debug) -> Option<u64> {
+    if ["QUORATE_SEEDS", "QUORATE_FROM", "QUORATE_RESULT"].iter().any(|name| env::var(name).is_ok()) {
+        return None;
+    }
+    let path = format!("{}/../../docs/results/{results}", env!("CARGO_MANIFEST_DIR"));
+    let text = fs::read_to_string(&path).unwrap_or_else(|error| panic!("{path}: {error}"));
+    let line = text.lines().find(|line| line.contains(&format!("\"mutant\":\"{mutant:?}\"")))?;
+    let (_, seeds) = line.split_once("\"seeds\":")?;
+    let seeds: u64 = seeds.split(',').next()?.parse().expect("a whole number");
+    Some(seeds - 1)
+}
+
+/// A failure in a line.
+pub(crate) fn summary(failure: impl Display) -> String {
     let text = failure.to_string().replace('\n', " ").replace(['"', '\\'], "'");
     text.chars().take(110).collect()
+}
+
+/// Shows what was found, and writes it into the file that is asked for.
+pub(crate) fn tell(lines: String) {
+    println!("{lines}");
+    if let Ok(path) = env::var("QUORATE_RESULT") {
+        fs::write(path, lines).expect("written");
+    }
 }
 
 impl<S: Stressed + Sync, M: Copy + Debug> Hunt<S, M> {
@@ -51,13 +75,21 @@ impl<S: Stressed + Sync, M: Copy + Debug> Hunt<S, M> {
     /// After how many seeds a mutant is caught, and by what.
     fn caught(&self, mut kind: Kind<S>, mutant: M) -> Option<(u64, Failure)> {
         (self.breaks)(&mut kind.stress, Some(mutant));
+        let seen = |failure: &Failure| (self.stuck_counts)(mutant) || !is_stuck(failure);
+        if let Some(seed) = remembered(self.results, mutant) {
+            let again = kind.run_many(seed..seed + 1, false, 1).failed.into_iter().find_map(|it| it.failure);
+            if let Some(failure) = again.filter(seen) {
+                return Some((seed + 1, failure));
+            }
+            println!("{mutant:?}: seed {seed} of {} does not show it any more", self.results);
+        }
         let from = number("QUORATE_FROM", 0);
         let (mut first, end) = (from, from + number("QUORATE_SEEDS", 1_000));
         loop {
             let report = kind.run_many(first..end, false, 1).failed.into_iter().next()?;
             let failure = report.failure?;
             first = report.plan.seed + 1;
-            if (self.stuck_counts)(mutant) || !is_stuck(&failure) {
+            if seen(&failure) {
                 return Some((first - from, failure));
             }
         }
@@ -65,7 +97,7 @@ impl<S: Stressed + Sync, M: Copy + Debug> Hunt<S, M> {
 
     /// Every rule, broken, is noticed.
     pub(crate) fn catch_all(&self) {
-        let result = env::var("QUORATE_RESULT").ok();
+        let all_is_asked = env::var("QUORATE_RESULT").is_ok();
         let (mut lines, mut missed) = (String::new(), Vec::new());
         for mutant in self.wanted() {
             let kind = (self.kind_for)(mutant);
@@ -74,7 +106,7 @@ impl<S: Stressed + Sync, M: Copy + Debug> Hunt<S, M> {
                 missed.push(mutant);
                 continue;
             };
-            let in_swarm = self.swarm.filter(|_| result.is_some()).map(|swarm| {
+            let in_swarm = self.swarm.filter(|_| all_is_asked).map(|swarm| {
                 let seeds = self.caught(swarm(), mutant).map(|(seeds, _)| seeds);
                 format!("\"swarm_seeds\":{},", seeds.map_or("null".to_owned(), |seeds| seeds.to_string()))
             });
@@ -85,10 +117,7 @@ impl<S: Stressed + Sync, M: Copy + Debug> Hunt<S, M> {
             )
             .expect("strings grow");
         }
-        println!("{lines}");
-        if let Some(path) = result {
-            fs::write(path, lines).expect("written");
-        }
+        tell(lines);
         assert!(missed.is_empty(), "not caught: {missed:?}");
     }
 

@@ -1,13 +1,11 @@
 //! Real nodes on real disks: founding, joining, answering for each other, coming back.
 
-mod common;
-
 use std::path::Path;
 use std::sync::mpsc;
 use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use common::{Client, PATIENCE, config, until};
+use crate::common::{Client, PATIENCE, config, until};
 use quorate_host::{Handle, Host, Options, RunError, StartError};
 use quorate_node::Status;
 

@@ -1,7 +1,5 @@
 //! A small machine to host, a client to talk to it, and a disk that does as it is told.
 
-#![allow(dead_code, reason = "each test program uses its own part of this")]
-
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
 use std::io::{self, Read, Write};

@@ -1,12 +1,10 @@
 //! The operators' door.
 
-mod common;
-
 use std::io::{Read, Write};
 use std::net::TcpStream;
 use std::sync::{Arc, Mutex};
 
-use common::{Node, PATIENCE, Wish, start, wish};
+use crate::common::{Node, PATIENCE, Wish, start, until, wish};
 use quorate_host::{OutcomeReport, StatusReport, WhyReport};
 use quorate_node::{GroupId, How, Policy};
 
@@ -108,7 +106,7 @@ fn what_was_done_for_groups_is_told_with_its_reason_and_counted() {
     assert_eq!(deed.motive.policy(), Policy::ByHand);
     assert_eq!(deed.end.as_ref().map(|end| &end.how), Some(&How::Done));
     let seen = || get(&node, "/metrics").1;
-    common::until("the picture is a new one", || {
+    until("the picture is a new one", || {
         seen().contains("quorate_group_operations_begun_total{operation=\"split\"} 1")
     });
     let metrics = seen();
@@ -128,7 +126,7 @@ fn a_node_that_does_not_serve_is_not_ready() {
     let wish = admin_wish();
     wish.free.store(0, std::sync::atomic::Ordering::SeqCst);
     let node = start(wish).expect("started");
-    common::until("it is not ready", || get(&node, "/health/ready").0 == 503);
+    until("it is not ready", || get(&node, "/health/ready").0 == 503);
     assert_eq!(get(&node, "/health/live").0, 200);
 }
 

@@ -1,11 +1,9 @@
 //! The disk: nothing leaves before its records are durable; slow, full and broken disks; restarts.
 
-mod common;
-
 use std::sync::Arc;
 use std::sync::atomic::Ordering;
 
-use common::{Disk, command, start, until, wish};
+use crate::common::{Disk, command, start, until, wish};
 use quorate_host::RunError;
 use quorate_host::config::Durability;
 

@@ -1,13 +1,11 @@
 //! Signals: a process that is told to stop answers what it owes, writes everything down and ends with 0; a second
 //! signal ends it at once; a killed one has what it acknowledged.
 
-mod common;
-
 use std::fs;
 use std::path::Path;
 use std::process::{Child, Command, ExitStatus, Stdio};
 
-use common::{Client, config, until};
+use crate::common::{Client, config, until};
 use quorate_host::{Host, Options};
 use rustix::process::{Pid, Signal, kill_process};
 
@@ -38,7 +36,7 @@ impl Process {
         drop(fs::remove_file(data.join("port")));
         let program = std::env::current_exe().expect("this program");
         let mut command = Command::new(program);
-        command.args(["child", "--exact", "--nocapture"]).env(DATA, data);
+        command.args(["signals::child", "--exact", "--nocapture"]).env(DATA, data);
         let child = command.stdout(Stdio::null()).stderr(Stdio::null()).spawn().expect("a process");
         let mut port = None;
         until("it listens", || {

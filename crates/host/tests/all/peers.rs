@@ -1,12 +1,10 @@
 //! Nodes among themselves: messages, reconnecting, refusals, garbage.
 
-mod common;
-
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
 use std::sync::atomic::Ordering;
 
-use common::{Node, PATIENCE, Wish, start, until, wish};
+use crate::common::{Node, PATIENCE, Wish, command, start, until, wish};
 use quorate_kernel::NodeId;
 use quorate_node::{Endpoints, Member};
 
@@ -180,7 +178,7 @@ fn a_message_above_the_limit_is_dropped_and_the_connection_stays() {
     until("both are connected", || connected(&one, 2) && connected(&two, 1));
     // The toy sends "huge" as twenty times its value.
     let mut client = one.client();
-    client.send(common::command(&["SET", "huge", &"x".repeat(2_000_000)]));
+    client.send(command(&["SET", "huge", &"x".repeat(2_000_000)]));
     client.expect("+OK\r\n");
     until("it was dropped", || one.stats().peers.dropped == 1);
     set_and_see(&one, &two, "small");

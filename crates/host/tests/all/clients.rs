@@ -1,11 +1,9 @@
 //! The client door: order, limits, slow and silent clients, garbage.
 
-mod common;
-
 use std::io::Write;
 use std::net::Shutdown;
 
-use common::{Client, command, start, until, wish};
+use crate::common::{Client, command, start, until, wish};
 use quorate_host::config::ByteCount;
 
 #[test]
