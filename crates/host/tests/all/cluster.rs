@@ -1,17 +1,15 @@
 //! Real nodes on real disks: founding, joining, answering for each other, coming back.
 
 use std::path::Path;
-use std::sync::mpsc;
-use std::thread::{self, JoinHandle};
 use std::time::Duration;
 
-use crate::common::{Client, PATIENCE, config, until};
-use quorate_host::{Handle, Host, Options, RunError, StartError};
+use crate::common::{Client, NodeThread, PATIENCE, config, on_a_thread, until};
+use quorate_host::{Handle, Host, Options, StartError};
 use quorate_node::Status;
 
 struct RealNode {
     handle: Handle,
-    thread: JoinHandle<Result<(), RunError>>,
+    thread: NodeThread,
 }
 
 fn start(data: &Path, join: &[&RealNode]) -> Result<RealNode, StartError> {
@@ -24,18 +22,7 @@ fn start(data: &Path, join: &[&RealNode]) -> Result<RealNode, StartError> {
     // Other tests run on the same cores.
     config.timing.heartbeat_ms = 100;
     config.timing.election_ms = 1_000;
-    let (told, started) = mpsc::channel();
-    let thread = thread::spawn(move || match Host::start(config, Options::default()) {
-        Ok(running) => {
-            told.send(Ok(running.handle())).expect("the test waits");
-            running.run()
-        }
-        Err(error) => {
-            told.send(Err(error)).expect("the test waits");
-            Ok(())
-        }
-    });
-    let handle = started.recv().expect("the node says how it started")?;
+    let (handle, thread) = on_a_thread(move || Host::start(config, Options::default()))?;
     Ok(RealNode { handle, thread })
 }
 

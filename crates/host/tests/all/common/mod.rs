@@ -16,7 +16,7 @@ use quorate_engine::files::{File, Files};
 use quorate_engine::testing::MemoryFiles;
 use quorate_engine::wal::{self, Wal};
 use quorate_host::config::Durability;
-use quorate_host::{Config, Handle, Host, Hosted, Identity, Options, Parts, RunError, StartError};
+use quorate_host::{Config, Handle, Host, Hosted, Identity, Options, Parts, RunError, Running, StartError};
 use quorate_kernel::{ClusterId, Cx, Event, Machine, NodeId, Out, Position};
 use quorate_node::{
     AdminOutcome, AdminRequest, Agreement, ClientRequest, GroupId, GroupRequest, How, Input, Journal, Map,
@@ -380,7 +380,7 @@ pub(crate) fn wish() -> Wish {
 /// A node that runs on a thread of its own.
 pub(crate) struct Node {
     pub(crate) handle: Handle,
-    thread: Option<JoinHandle<Result<(), RunError>>>,
+    thread: Option<NodeThread>,
 }
 
 impl fmt::Debug for Node {
@@ -389,9 +389,29 @@ impl fmt::Debug for Node {
     }
 }
 
-pub(crate) fn start(wish: Wish) -> Result<Node, StartError> {
+/// What a node's thread ends with.
+pub(crate) type NodeThread = JoinHandle<Result<(), RunError>>;
+
+/// Starts a node on a thread of its own, and runs it there.
+pub(crate) fn on_a_thread<M: Hosted>(
+    start: impl FnOnce() -> Result<Running<M>, StartError> + Send + 'static,
+) -> Result<(Handle, NodeThread), StartError> {
     let (told, started) = mpsc::channel();
-    let thread = thread::spawn(move || {
+    let thread = thread::spawn(move || match start() {
+        Ok(running) => {
+            told.send(Ok(running.handle())).expect("the test waits");
+            running.run()
+        }
+        Err(error) => {
+            told.send(Err(error)).expect("the test waits");
+            Ok(())
+        }
+    });
+    Ok((started.recv().expect("the node says how it started")?, thread))
+}
+
+pub(crate) fn start(wish: Wish) -> Result<Node, StartError> {
+    let (handle, thread) = on_a_thread(move || {
         let mut options = wal::Options::new(ClusterId(wish.cluster), NodeId(wish.id));
         options.segment_bytes = 64 << 10;
         options.durability = match wish.config.durable.mode {
@@ -416,18 +436,8 @@ pub(crate) fn start(wish: Wish) -> Result<Node, StartError> {
             seed: wish.id,
         };
         let peers = wish.peers;
-        match Host::start_with(wish.config, wish.options, parts, |identity| Toy::new(identity, peers)) {
-            Ok(running) => {
-                told.send(Ok(running.handle())).expect("the test waits");
-                running.run()
-            }
-            Err(error) => {
-                told.send(Err(error)).expect("the test waits");
-                Ok(())
-            }
-        }
-    });
-    let handle = started.recv().expect("the node says how it started")?;
+        Host::start_with(wish.config, wish.options, parts, |identity| Toy::new(identity, peers))
+    })?;
     Ok(Node { handle, thread: Some(thread) })
 }
 
