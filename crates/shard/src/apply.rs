@@ -36,7 +36,7 @@ impl Shard {
         }
         let (area, limits) = (self.log.data_prefix(), self.limits.clone());
         let mut view = View::applying(&*cx.store, &limits, area, self.state);
-        view.shield = core::mem::take(&mut self.transactions.shield);
+        view.exchange(&mut self.transactions.shield, &mut self.fronts);
         let (mut answers, mut effects) = (Vec::new(), Vec::new());
         self.sessions.bury_ended(area, &mut view.overlay);
         let mut noted = false;
@@ -77,7 +77,7 @@ impl Shard {
             self.sessions.write(area, &mut view.overlay);
         }
         self.transactions.write(area, &mut view.overlay);
-        self.transactions.shield = core::mem::take(&mut view.shield);
+        view.exchange(&mut self.transactions.shield, &mut self.fronts);
         let (state, mut batch) = view.into_batch();
         batch.put(counters_key(area), wire::encode(&state));
         let (meta_key, meta) = self.log.applied_row(last);

@@ -14,24 +14,30 @@ impl View<'_> {
         if self.state.next_expiry_ms.is_none_or(|next_ms| next_ms > now_ms) {
             return;
         }
-        let keys = self.keys_of();
-        let end = keys.expiries_end();
-        let due = self.merged(&keys.expiry(0, &[]), &end, false, EXPIRE_KEYS);
-        for (row_key, _) in due {
+        let mut kept = false;
+        for row_key in self.first_expiries(EXPIRE_KEYS) {
             let (expire_ms, key) = (number_in(&row_key), row_key.slice(HEADER_KEY_BYTES..));
-            if expire_ms <= now_ms && !self.is_kept(&key, expire_ms) {
-                self.remove_raw(&key);
+            if expire_ms > now_ms {
+                break;
+            }
+            if self.is_kept(&key, expire_ms) {
+                kept = true;
+                continue;
+            }
+            self.remove_raw(&key);
+            if !kept {
+                self.pass_expiry(&row_key);
             }
         }
-        let next = self.merged(&keys.expiry(0, &[]), &end, false, 1);
-        self.state.next_expiry_ms = next.first().map(|(row_key, _)| number_in(row_key));
+        self.state.next_expiry_ms = self.first_expiries(1).first().map(|row_key| number_in(row_key));
     }
 
     /// Keys count until they are removed: for a vote, those past their time must be first.
     pub(crate) fn await_expiry(&mut self) {
+        let Some(next_ms) = self.state.next_expiry_ms else { return };
         let keys = self.keys_of();
         let end = keys.expiry(self.now_ms.saturating_add(1), &[]);
-        let due = self.merged(&keys.expiry(0, &[]), &end, false, 1);
+        let due = self.merged(&keys.expiry(next_ms, &[]), &end, false, 1);
         if let Some((row_key, _)) = due.first() {
             let (expire_ms, key) = (number_in(row_key), row_key.slice(HEADER_KEY_BYTES..));
             if self.is_kept(&key, expire_ms) {

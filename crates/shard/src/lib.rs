@@ -34,6 +34,7 @@ mod script;
 mod sessions;
 mod shield;
 mod submit;
+mod sweep;
 #[cfg(test)]
 mod tests;
 mod time;

@@ -16,6 +16,7 @@ use crate::reads::{Reading, Reads, Wanted};
 use crate::reasons::{Asked, Writers};
 use crate::sessions::{Limits, Sessions};
 use crate::shield::Shield;
+use crate::sweep::Fronts;
 use crate::transact::Transactions;
 
 /// The timers of a shard.
@@ -218,6 +219,8 @@ pub struct Shard {
     pub(crate) reads: Reads,
     pub(crate) transactions: Transactions,
     pub(crate) notes: Notes,
+    /// Of this replica alone.
+    pub(crate) fronts: Fronts,
     /// Who gave which versions, for explanations.
     pub(crate) writers: Writers,
     /// Why requests did nothing that were applied in this step.
@@ -242,6 +245,7 @@ impl Shard {
             reads: Reads::default(),
             transactions: Transactions::new(me, &limits, Ledger::new(me)),
             notes: Notes::default(),
+            fronts: Fronts::default(),
             writers: Writers::default(),
             reasons: Vec::new(),
             loaded: false,
@@ -390,6 +394,7 @@ impl Shard {
         let me = LogId(self.log.number().into());
         self.transactions = Transactions::load(cx, area, me, &self.limits, floor > 0);
         self.notes = Notes::load(cx, area);
+        self.fronts = Fronts::default();
         out.output(Output::Noted);
         self.loaded = true;
         self.serve_reads(cx, out);

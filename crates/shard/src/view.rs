@@ -17,9 +17,7 @@ use crate::overlay::Overlay;
 use crate::reasons::Moved;
 use crate::sessions::Limits;
 use crate::shield::Shield;
-
-/// Rows of dead collections and keyspaces removed with each entry.
-const SWEEP_ROWS: usize = 32;
+use crate::sweep::Fronts;
 
 /// Marks the version of a key whose time is over: removing it gives it the next one.
 pub(crate) const VERSION_OVER: u64 = 1 << 62;
@@ -40,7 +38,7 @@ impl Last {
 pub(crate) struct View<'a> {
     store: &'a dyn Store,
     pub(crate) limits: &'a Limits,
-    area: Area,
+    pub(crate) area: Area,
     pub(crate) state: State,
     pub(crate) overlay: Overlay,
     pub(crate) now_ms: u64,
@@ -54,6 +52,8 @@ pub(crate) struct View<'a> {
     pub(crate) expiry_pending: Option<u64>,
     /// What must not expire.
     pub(crate) shield: Shield,
+    /// Where what is to go is looked for.
+    pub(crate) fronts: Fronts,
     /// Whether this is a look for a vote, which must find the same when it is carried out.
     pub(crate) looks: bool,
     /// Something is there only because another transaction has found it: for this one it may be gone by the outcome.
@@ -84,6 +84,7 @@ impl<'a> View<'a> {
             row_keys: BytesMut::new(),
             expiry_pending: None,
             shield: Shield::default(),
+            fronts: Fronts::default(),
             looks: false,
             leans: false,
             meets_expiry: false,
@@ -91,6 +92,12 @@ impl<'a> View<'a> {
             outrun: None,
             notes: Vec::new(),
         }
+    }
+
+    /// Takes what outlives it, or gives it back.
+    pub(crate) fn exchange(&mut self, shield: &mut Shield, fronts: &mut Fronts) {
+        core::mem::swap(&mut self.shield, shield);
+        core::mem::swap(&mut self.fronts, fronts);
     }
 
     /// For reading as of `now_ms`; where that is later than logged time and it matters, `expiry_pending` tells.
@@ -300,47 +307,13 @@ impl<'a> View<'a> {
             self.state.expiring -= 1;
         }
         if header.collection != 0 {
-            self.overlay.put(Bytes::from(keys.dead(header.collection)), Bytes::new());
-            self.state.dead_collections += 1;
+            self.put_dead(&header);
         }
         let removal = self.next_version().to_be_bytes();
         let removal_key = removal_key(self.area, position_of(key));
         self.overlay.put(removal_key, Bytes::copy_from_slice(&removal));
         self.state.keys -= 1;
         Some(header)
-    }
-
-    /// Removes some of what nobody can see any more.
-    pub(crate) fn sweep(&mut self) {
-        if self.state.keyspace_oldest < self.state.keyspace {
-            self.sweep_keyspaces();
-        } else if self.state.dead_collections > 0 {
-            self.sweep_collections();
-        }
-    }
-
-    fn sweep_keyspaces(&mut self) {
-        let start = Keys::new(self.area, self.state.keyspace_oldest).keyspace_start();
-        let end = self.keys_of().keyspace_start();
-        let rows = self.merged(&start, &end, false, SWEEP_ROWS);
-        if rows.len() < SWEEP_ROWS {
-            self.state.keyspace_oldest = self.state.keyspace;
-        }
-        rows.into_iter().for_each(|(key, _)| self.overlay.delete(key));
-    }
-
-    fn sweep_collections(&mut self) {
-        let keys = self.keys_of();
-        let dead = self.merged(&keys.dead(0), &keys.dead_end(), false, 1);
-        let Some((dead_key, _)) = dead.into_iter().next() else { return };
-        let collection = number_in(&dead_key);
-        let end = keys.element(collection + 1, &[]);
-        let rows = self.merged(&keys.element(collection, &[]), &end, false, SWEEP_ROWS);
-        if rows.len() < SWEEP_ROWS {
-            self.overlay.delete(dead_key);
-            self.state.dead_collections -= 1;
-        }
-        rows.into_iter().for_each(|(key, _)| self.overlay.delete(key));
     }
 
     /// The changes as a batch.
@@ -393,10 +366,7 @@ impl Space for View<'_> {
                 self.state.expiring -= 1;
             }
             if let Some(expire_ms) = meta.expire_ms {
-                self.overlay.put(Bytes::from(keys.expiry(expire_ms, key)), Bytes::new());
-                self.state.expiring += 1;
-                let next_ms = self.state.next_expiry_ms.unwrap_or(expire_ms);
-                self.state.next_expiry_ms = Some(next_ms.min(expire_ms));
+                self.put_expiry(expire_ms, key);
             }
         }
         if old.is_none() {

@@ -17,6 +17,7 @@ use quorate_store::{MemoryStore, Scan, Store};
 use crate::layout::{Area, State, counters_key};
 use crate::run::run_request;
 use crate::sessions::Limits;
+use crate::sweep::Fronts;
 use crate::view::View;
 
 const AREA: Area = [b'r', 0, 0, 0, 0];
@@ -28,6 +29,7 @@ struct Bench {
     store: MemoryStore,
     limits: Limits,
     state: State,
+    fronts: Fronts,
     now_ms: u64,
 }
 
@@ -37,6 +39,7 @@ impl Bench {
             store: MemoryStore::new(),
             limits: Limits::production(),
             state: State::default(),
+            fronts: Fronts::default(),
             now_ms: START_MS,
         }
     }
@@ -49,6 +52,7 @@ impl Bench {
     /// Applies several entries in one step.
     fn apply_all(&mut self, entries: &[&[Request]]) -> Vec<Reply> {
         let mut view = View::applying(&self.store, &self.limits, AREA, self.state);
+        view.fronts = core::mem::take(&mut self.fronts);
         let mut replies = Vec::new();
         for requests in entries {
             view.begin_entry(self.now_ms, 7);
@@ -56,6 +60,7 @@ impl Bench {
             replies.extend(requests.iter().map(|request| run_request(&mut view, request)));
             view.sweep();
         }
+        self.fronts = core::mem::take(&mut view.fronts);
         let (state, batch) = view.into_batch();
         self.store.apply(batch);
         self.state = state;

@@ -1,9 +1,14 @@
 //! What nobody can see any more is removed bit by bit; what has expired is gone, removed or not.
 
-use alloc::string::ToString;
-use quorate_api::Reply;
+use alloc::string::{String, ToString};
+use alloc::vec::Vec;
+use quorate_api::{Reply, Request};
+use quorate_kernel::Rng;
 
-use super::{Bench, START_MS};
+use super::metamorphic::draw;
+use super::{Bench, START_MS, command};
+use crate::sessions::Limits;
+use crate::sweep::Fronts;
 
 /// Applies entries without requests until nothing more happens to the store.
 fn settle(bench: &mut Bench) -> usize {
@@ -96,4 +101,62 @@ fn time_does_not_run_backwards() {
     bench.now_ms -= 1_000;
     assert_eq!(bench.run(&["GET", "a"]), Reply::Nil, "another primary's clock is slow");
     assert_eq!(bench.read_at(0, &["GET", "a"]), (Reply::Nil, None));
+}
+
+#[test]
+fn a_list_that_dies_after_younger_ones_is_swept() {
+    let mut bench = Bench::new();
+    for list in ["old", "young"] {
+        for number in 0..100 {
+            bench.run(&["RPUSH", list, &number.to_string()]);
+        }
+    }
+    bench.run(&["DEL", "young"]);
+    bench.apply(&[]);
+    bench.run(&["DEL", "old"]);
+    settle(&mut bench);
+    assert_eq!((bench.row_count(), bench.state.dead_collections), (0, 0));
+}
+
+/// Runs the same entries at two replicas, one of which begins anew now and then; the step at which their rows differ.
+fn differ(seed: u64, steps: usize, limits: &Limits) -> Option<usize> {
+    let mut rng = Rng::new(seed);
+    let mut benches = [Bench::new(), Bench::new()];
+    benches.iter_mut().for_each(|bench| bench.limits = limits.clone());
+    for step in 0..steps {
+        let later_ms = rng.below(60);
+        let words: Vec<Vec<String>> = (0..rng.between(1, 6)).map(|_| draw(&mut rng)).collect();
+        let request = |words: &Vec<String>| {
+            let words: Vec<&str> = words.iter().map(String::as_str).collect();
+            Request::One(command(&words))
+        };
+        let requests: Vec<Request> = words.iter().map(request).collect();
+        for bench in &mut benches {
+            bench.now_ms += later_ms;
+            bench.apply(&requests);
+        }
+        if rng.chance(1, 4) {
+            benches[1].fronts = Fronts::default();
+        }
+        let [first, second] = &benches;
+        if first.rows() != second.rows() || first.state != second.state {
+            return Some(step);
+        }
+    }
+    None
+}
+
+#[test]
+fn where_a_replica_goes_on_sweeping_changes_nothing() {
+    let limits = Limits::production();
+    for seed in 0..40 {
+        assert_eq!(differ(seed, 300, &limits), None, "seed {seed}");
+    }
+}
+
+#[test]
+#[cfg(feature = "mutants")]
+fn rows_that_are_passed_over_are_noticed() {
+    let limits = Limits { mutant: Some(crate::Mutant::FrontsStay), ..Limits::production() };
+    assert!((0..40).any(|seed| differ(seed, 300, &limits).is_some()));
 }
