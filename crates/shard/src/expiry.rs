@@ -1,5 +1,8 @@
 //! Keys whose time is over: when they go, and what waits for that.
 
+use alloc::vec::Vec;
+use bytes::Bytes;
+
 use crate::Mutant;
 use crate::layout::{HEADER_KEY_BYTES, number_in};
 use crate::view::View;
@@ -26,10 +29,30 @@ impl View<'_> {
             }
             self.remove_raw(&key);
             if !kept {
-                self.pass_expiry(&row_key);
+                self.fronts.expiries.pass(&row_key);
             }
         }
         self.state.next_expiry_ms = self.first_expiries(1).first().map(|row_key| number_in(row_key));
+    }
+
+    /// The first keys that expire, in the order of their times.
+    fn first_expiries(&self, keys_max: usize) -> Vec<Bytes> {
+        let keys = self.keys_of();
+        let rows =
+            self.first_rows(&self.fronts.expiries, keys.expiry(0, &[]), &keys.expiries_end(), keys_max);
+        rows.into_iter().map(|(row_key, _)| row_key).collect()
+    }
+
+    /// A key gets a time at which it expires.
+    pub(crate) fn put_expiry(&mut self, expire_ms: u64, key: &[u8]) {
+        let row_key = self.keys_of().expiry(expire_ms, key);
+        if !self.limits.breaks(Mutant::FrontsStay) {
+            self.fronts.expiries.begin(&row_key);
+        }
+        self.overlay.put(Bytes::from(row_key), Bytes::new());
+        self.state.expiring += 1;
+        let next_ms = self.state.next_expiry_ms.unwrap_or(expire_ms);
+        self.state.next_expiry_ms = Some(next_ms.min(expire_ms));
     }
 
     /// Keys count until they are removed: for a vote, those past their time must be first.

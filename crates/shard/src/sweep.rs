@@ -22,12 +22,12 @@ impl Front {
     }
 
     /// There is nothing up to this row any more.
-    fn pass(&mut self, row_key: &Bytes) {
+    pub(crate) fn pass(&mut self, row_key: &Bytes) {
         self.0 = Bytes::from([row_key, &[0][..]].concat());
     }
 
     /// A row like this is there again.
-    fn begin(&mut self, row_key: &[u8]) {
+    pub(crate) fn begin(&mut self, row_key: &[u8]) {
         if self.0[..] > *row_key {
             self.0 = Bytes::copy_from_slice(row_key);
         }
@@ -40,38 +40,13 @@ pub(crate) struct Fronts {
     keyspaces: Front,
     elements: Front,
     dead: Front,
-    expiries: Front,
+    pub(crate) expiries: Front,
 }
 
 impl View<'_> {
     /// The first rows of some kind, in `start..end`.
-    fn first_rows(&self, front: &Front, start: Vec<u8>, end: &[u8], rows_max: usize) -> Vec<Row> {
+    pub(crate) fn first_rows(&self, front: &Front, start: Vec<u8>, end: &[u8], rows_max: usize) -> Vec<Row> {
         self.merged(&front.after(start), end, false, rows_max)
-    }
-
-    /// The first keys that expire, in the order of their times.
-    pub(crate) fn first_expiries(&self, keys_max: usize) -> Vec<Bytes> {
-        let keys = self.keys_of();
-        let rows =
-            self.first_rows(&self.fronts.expiries, keys.expiry(0, &[]), &keys.expiries_end(), keys_max);
-        rows.into_iter().map(|(row_key, _)| row_key).collect()
-    }
-
-    /// No key expires up to this one.
-    pub(crate) fn pass_expiry(&mut self, row_key: &Bytes) {
-        self.fronts.expiries.pass(row_key);
-    }
-
-    /// A key gets a time at which it expires.
-    pub(crate) fn put_expiry(&mut self, expire_ms: u64, key: &[u8]) {
-        let row_key = self.keys_of().expiry(expire_ms, key);
-        if !self.limits.breaks(Mutant::FrontsStay) {
-            self.fronts.expiries.begin(&row_key);
-        }
-        self.overlay.put(Bytes::from(row_key), Bytes::new());
-        self.state.expiring += 1;
-        let next_ms = self.state.next_expiry_ms.unwrap_or(expire_ms);
-        self.state.next_expiry_ms = Some(next_ms.min(expire_ms));
     }
 
     /// The elements of this key are to be removed.

@@ -40,7 +40,7 @@ fn what_is_left_goes_on() {
 
 #[test]
 fn runs_repeat() {
-    for seed in 0..3 {
+    for seed in 0..2 {
         let [one, other] = [(); 2].map(|()| recovered(seed, |_| {}, true).expect("passes").lines);
         assert_eq!(one, other, "seed {seed}");
     }
