@@ -3,7 +3,7 @@
 use std::ops::Range;
 use std::path::PathBuf;
 use std::process::ExitCode;
-use std::sync::atomic::{AtomicUsize, Ordering};
+use std::sync::atomic::{AtomicU64, AtomicUsize, Ordering};
 
 use anyhow::Result;
 use clap::Args;
@@ -202,10 +202,13 @@ fn experiment(sim: &Sim, name: &str) -> Result<ExitCode> {
     Ok(ExitCode::SUCCESS)
 }
 
-/// A row of results, with how it came about, as a line of JSON.
+/// A row of results, with how it came about, as a line of JSON: the processor time is that since the last row, or since the program began.
 pub(crate) fn row_line(row: &Row, seed: u64) -> String {
+    static TOLD_MS: AtomicU64 = AtomicU64::new(0);
     let commit = env!("QUORATE_COMMIT");
-    let (seconds, peak_mib) = (processor_seconds(), Usage::now().peak_bytes >> 20);
+    let usage = Usage::now();
+    let before_ms = TOLD_MS.swap(usage.cpu_ms, Ordering::Relaxed);
+    let (seconds, peak_mib) = (usage.cpu_ms.saturating_sub(before_ms) as f64 / 1e3, usage.peak_bytes >> 20);
     format!(
         "{{{row},\"seed\":{seed},\"commit\":\"{commit}\",\"processor_seconds\":{seconds:.1},\"peak_mib\":{peak_mib}}}"
     )
