@@ -164,7 +164,7 @@ pub(crate) fn gather(target: &Target) -> Result<ClusterView> {
                 && !seen.contains_key(admin)
                 && !todo.iter().any(|k| k.endpoints.admin == *admin)
             {
-                todo.push(Known { id: Some(member.id), endpoints: member.endpoints.clone(), pid: None });
+                todo.push(Known { id: Some(member.id), endpoints: (*member.endpoints).clone(), pid: None });
             }
         }
     }
@@ -229,7 +229,7 @@ fn node_view(known: Known, answer: Result<StatusReport>) -> NodeView {
         Ok(report) => {
             let own = report.node.members.iter().find(|member| member.id == report.node.id);
             let admin = known.endpoints.admin.clone();
-            let mut endpoints = own.map_or(known.endpoints, |member| member.endpoints.clone());
+            let mut endpoints = own.map_or(known.endpoints, |member| (*member.endpoints).clone());
             // The address that worked from here; what members tell each other may not.
             endpoints.admin = admin;
             NodeView {

@@ -8,6 +8,7 @@
 //! members. Whoever knows the group's own line and its end of the link knows the number of the other end.
 
 use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use serde::{Deserialize, Serialize};
 
@@ -22,7 +23,7 @@ pub struct Line {
     /// Of a line that names a neighbour: the number under which both lines of the link were last replaced.
     pub link: u64,
     /// Whom it names; nobody, if no group has its home here.
-    pub group: Option<Group>,
+    pub group: Option<Arc<Group>>,
 }
 
 /// What one of the lines is about.
@@ -62,6 +63,7 @@ pub type Edits = BTreeMap<(u64, Which), Edit>;
 impl Seat {
     /// The seat of a cluster's first group.
     pub fn founded(group: Group) -> Seat {
+        let group = Arc::new(group);
         let line = || Line { number: 1, link: 1, group: Some(group.clone()) };
         Seat { lines: [line(), line(), line()] }
     }
@@ -80,9 +82,9 @@ impl Seat {
     pub fn stand(&self) -> Option<Stand> {
         let [group, before, after] = &self.lines;
         Some(Stand {
-            group: group.group.clone()?,
-            before: before.group.clone()?,
-            after: after.group.clone()?,
+            group: group.group.as_deref()?.clone(),
+            before: before.group.as_deref()?.clone(),
+            after: after.group.as_deref()?.clone(),
         })
     }
 
@@ -93,7 +95,7 @@ impl Seat {
 
     /// All groups that it names.
     pub fn groups(&self) -> impl Iterator<Item = &Group> {
-        self.lines.iter().filter_map(|line| line.group.as_ref())
+        self.lines.iter().filter_map(|line| line.group.as_deref())
     }
 
     /// Carries out an edit, if the line is the one that it builds on; whether it was.
@@ -153,7 +155,7 @@ impl Operation {
             for (which, named) in replaced.iter().zip([group, before, after]) {
                 let on = fresh.line(*which).number;
                 let edit = edits.entry((home, *which)).or_insert(Edit { on, line: line(None) });
-                edit.line.group = Some(named);
+                edit.line.group = Some(Arc::new(named));
             }
         }
         // The other line of a link, at the home of the group that changes, tells what this one has to be.
@@ -173,7 +175,8 @@ impl Operation {
             ] {
                 if named.is_some() {
                     let link = if keeps_links { link } else { number };
-                    edits.insert((home, which), Edit { on, line: Line { link, ..line(named) } });
+                    edits
+                        .insert((home, which), Edit { on, line: Line { link, ..line(named.map(Arc::new)) } });
                 }
             }
         }

@@ -30,7 +30,7 @@ impl World {
     }
 
     fn groups(&self) -> Vec<Group> {
-        self.homes.values().filter_map(|seat| seat.line(Which::Own).group.clone()).collect()
+        self.homes.values().filter_map(|seat| seat.line(Which::Own).group.as_deref().cloned()).collect()
     }
 
     /// Carries it out, if it fits.
@@ -62,7 +62,7 @@ impl World {
             let next = self.seat(group.span.end);
             let own = self.seat(group.span.start);
             if own.line(Which::After).group != next.line(Which::Own).group
-                || next.line(Which::Before).group.as_ref() != Some(group)
+                || next.line(Which::Before).group.as_deref() != Some(group)
             {
                 return Err(format!("{group:?} and the next do not know each other: {own:?} {next:?}"));
             }

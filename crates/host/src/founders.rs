@@ -47,7 +47,7 @@ fn one(text: &str) -> Result<Member, &'static str> {
     if addresses.next().is_some() {
         return Err(FORM);
     }
-    Ok(Member { id: NodeId(id), endpoints })
+    Ok(Member { id: NodeId(id), endpoints: endpoints.into() })
 }
 
 /// What is wrong with the fields that say what a new node is.

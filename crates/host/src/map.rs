@@ -114,7 +114,8 @@ mod tests {
                 peer: format!("p:{id}"),
                 cluster: format!("[::1]:{id}"),
                 ..Endpoints::default()
-            },
+            }
+            .into(),
         };
         let bucket = BucketStatus {
             bucket: Bucket(0),

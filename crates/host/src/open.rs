@@ -65,7 +65,7 @@ impl Host {
         };
         let (log, limits, placing) = (log_config(&config), node_limits(&config), placing(&config));
         launch(config, options, doors, parts, |identity| {
-            let me = Member { id: identity.id, endpoints: identity.endpoints.clone() };
+            let me = Member { id: identity.id, endpoints: identity.endpoints.clone().into() };
             // A node that joins is told before it hears from anybody.
             let buckets = NonZeroU16::new(identity.shape.buckets).unwrap_or(NonZeroU16::MIN);
             let (cluster, Shape { copies, topology, .. }) = (identity.cluster, identity.shape);
@@ -120,7 +120,7 @@ fn newborn(config: &Config, endpoints: Endpoints) -> Result<(NodeId, ClusterId, 
     if !founders.is_empty() {
         return Ok((id, founders::cluster_id(&wanted.id, &founders), founders));
     }
-    let alone = vec![Member { id, endpoints }];
+    let alone = vec![Member { id, endpoints: endpoints.into() }];
     let cluster =
         if wanted.id.is_empty() { ClusterId(draw()?) } else { founders::cluster_id(&wanted.id, &alone) };
     Ok((id, cluster, alone))

@@ -1,6 +1,7 @@
 //! Operators' requests, joining, and who is connected to whom.
 
 use alloc::string::String;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use bytes::Bytes;
 use core::time::Duration;
@@ -40,7 +41,7 @@ pub(crate) fn to_log_member(member: &Member) -> replog::Member {
 
 /// A member as nodes know it. One whose addresses cannot be read has none.
 pub(crate) fn from_log_member(member: &replog::Member) -> Member {
-    let endpoints = wire::decode::<Endpoints>(&member.info).unwrap_or_default();
+    let endpoints = wire::decode::<Arc<Endpoints>>(&member.info).unwrap_or_default();
     Member { id: member.id, endpoints }
 }
 

@@ -5,6 +5,7 @@
 //! was, or how many others are at it. What comes too late has no effect, and is thought over again after a while.
 
 use alloc::collections::BTreeMap;
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 use quorate_api::{Bucket, Outcome, Reply};
@@ -323,7 +324,7 @@ impl Node {
             edits.retain(|_, edit| edit.line.group.is_some());
         }
         for edit in edits.values_mut() {
-            let Some(group) = &mut edit.line.group else { continue };
+            let Some(group) = edit.line.group.as_mut().map(Arc::make_mut) else { continue };
             if limits.breaks(Mutant::EpochsRestart) {
                 group.name.epoch = 1;
             }

@@ -4,6 +4,7 @@ use alloc::boxed::Box;
 use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::{String, ToString};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::num::NonZeroU16;
 use quorate_api::{Bucket, Consistency, Identity, Outcome, Reason, Request};
@@ -28,7 +29,7 @@ pub struct Member {
     /// Who it is.
     pub id: NodeId,
     /// Where it is.
-    pub endpoints: Endpoints,
+    pub endpoints: Arc<Endpoints>,
 }
 
 /// A request with the way back to its client.

@@ -192,18 +192,30 @@ impl Ring {
             };
             if !config.bootstrap.is_empty() {
                 // Each founder makes the same one; what is agreed is newer.
-                ring.learn(&first_group(config));
+                drop(ring.learn(&Arc::new(first_group(config))));
             }
             ring
         })
     }
 
-    /// Takes over what a home is said to keep; whether it is news.
-    pub(crate) fn hear(&mut self, home: Bucket, seat: Seat, now: Time) -> bool {
-        let is_news = self.seats.get(&home).is_none_or(|known| known.age() < seat.age());
-        if is_news {
-            seat.groups().for_each(|group| self.learn(group));
+    /// Whom a home is said to name now, if that is news, and did not as far as was known.
+    pub(crate) fn newcomers(&self, home: Bucket, seat: &Seat) -> BTreeSet<NodeId> {
+        let known = self.seats.get(&home);
+        if known.is_some_and(|known| known.age() >= seat.age()) {
+            return BTreeSet::new();
         }
+        let named = || known.into_iter().flat_map(Seat::groups);
+        let members = seat.groups().flat_map(|group| group.members.iter().copied());
+        members.filter(|id| !named().any(|group| group.members.contains(id))).collect()
+    }
+
+    /// Takes over what a home is said to keep. If it is news: the buckets that belong to another group now, or to one that has changed.
+    pub(crate) fn hear(&mut self, home: Bucket, seat: Seat, now: Time) -> Option<Vec<Bucket>> {
+        let is_news = self.seats.get(&home).is_none_or(|known| known.age() < seat.age());
+        let changed = is_news.then(|| {
+            let groups = Which::ALL.iter().filter_map(|which| seat.line(*which).group.as_ref());
+            groups.flat_map(|group| self.learn(group)).collect()
+        });
         let own = seat.line(Which::Own).group.as_ref().map(|group| group.name.id);
         if let Some(at) = own.and_then(|own| self.heard.get_mut(&own)) {
             *at = now;
@@ -211,16 +223,16 @@ impl Ring {
         if is_news {
             self.seats.insert(home, seat);
         }
-        is_news
+        changed
     }
 
-    pub(crate) fn learn(&mut self, group: &Group) {
-        let group = Arc::new(group.clone());
-        for bucket in self.buckets(&group) {
+    /// Takes over what a group is said to be; the buckets of which that is news.
+    pub(crate) fn learn(&mut self, group: &Arc<Group>) -> Vec<Bucket> {
+        let is_older = |known: &Arc<Group>| known.name.epoch < group.name.epoch;
+        let mut changed = self.buckets(group);
+        changed.retain(|bucket| self.groups.get(bucket).is_none_or(is_older));
+        for bucket in changed.iter().copied() {
             let known = self.groups.get(&bucket);
-            if known.is_some_and(|known| known.name.epoch >= group.name.epoch) {
-                continue;
-            }
             if known.is_some_and(|known| known.name.id != group.name.id) {
                 self.moved.insert(bucket, None);
             }
@@ -230,6 +242,7 @@ impl Ring {
             *self.held.entry(group.name.id).or_default() += 1;
             before.into_iter().for_each(|before| self.gave_up(before.name.id));
         }
+        changed
     }
 
     /// A bucket belongs to another group now, or to none that is known. A group is not heard of any more that has none left.

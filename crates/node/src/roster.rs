@@ -5,6 +5,7 @@
 
 use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
+use alloc::sync::Arc;
 use alloc::vec::Vec;
 use bytes::Bytes;
 use core::time::Duration;
@@ -91,7 +92,7 @@ fn meta_of(endpoints: &Endpoints, placing: &Placing) -> Meta {
 
 /// A member of a view, as nodes know it.
 fn member_of(member: &membership::Member) -> Member {
-    let endpoints = wire::decode::<Endpoints>(&member.meta.info).unwrap_or_default();
+    let endpoints = wire::decode::<Arc<Endpoints>>(&member.meta.info).unwrap_or_default();
     Member { id: member.id, endpoints }
 }
 
@@ -426,22 +427,21 @@ impl Node {
         says_so: bool,
         out: &mut Out,
     ) {
-        let before = self.believed_leader(bucket);
         let Some(roster) = &mut self.roster else { return cx.marks.hit("node.message.no_roster") };
         if bucket.0 >= self.config.buckets.get() {
             return cx.marks.hit("node.message.no_such_bucket");
         }
         // What others say of a leader may be old, and does not become newer by going round.
         let at = if says_so { cx.now } else { Time::default() };
-        let fresh = Hint { ballot, leader: from, at };
-        match roster.hints.get_mut(&bucket) {
-            Some(known) if known.ballot >= ballot => {
-                if known.ballot == ballot {
-                    known.at = known.at.max(at);
-                }
-                return;
+        if let Some(known) = roster.hints.get_mut(&bucket).filter(|known| known.ballot >= ballot) {
+            if known.ballot == ballot {
+                known.at = known.at.max(at);
             }
-            _ => drop(roster.hints.insert(bucket, fresh)),
+            return;
+        }
+        let before = self.believed_leader(bucket);
+        if let Some(roster) = &mut self.roster {
+            roster.hints.insert(bucket, Hint { ballot, leader: from, at });
         }
         self.on_era(cx, bucket, ballot.epoch, out);
         self.tell_strangers(bucket, out);

@@ -175,7 +175,7 @@ impl Node {
         let seat = self.seat(bucket);
         let Some(ring) = self.ring_mut() else { return };
         (ring.is_news, ring.people.is_news) = (true, true);
-        let is_news = seat.is_some_and(|seat| ring.hear(bucket, seat, now));
+        let is_news = seat.is_some_and(|seat| ring.hear(bucket, seat, now).is_some());
         if is_news && self.replicas.get(&bucket).is_some_and(|replica| replica.log().leads()) {
             self.tell_seat(bucket, false, out);
         }
@@ -266,18 +266,20 @@ impl Node {
         let members: Vec<NodeId> = seat.groups().flat_map(|group| group.members.iter().copied()).collect();
         let Some(ring) = self.ring_mut() else { return };
         let age = seat.age();
-        let is_news = ring.hear(home, seat, cx.now);
-        if is_news {
+        let newcomers = ring.newcomers(home, &seat);
+        if let Some(changed) = ring.hear(home, seat, cx.now) {
             cx.marks.hit("node.ring.news");
             ring.people.is_news = true;
-            let concerned = self.is_concerned(home);
+            let is_concerned = changed.iter().any(|bucket| self.replicas.contains_key(bucket));
             if let Some(ring) = self.ring_mut() {
-                ring.is_news |= concerned;
+                ring.is_news |= is_concerned;
             }
         }
         // An answer may have been lost.
-        if is_news || members.contains(&me) || cx.rng.chance(1, WHO_AGAIN) {
+        if members.contains(&me) || cx.rng.chance(1, WHO_AGAIN) {
             self.ask_who(from, members.into_iter(), out);
+        } else {
+            self.ask_who(from, newcomers.into_iter(), out);
         }
         let Some(ring) = self.ring_mut() else { return };
         preset.into_iter().for_each(|preset| ring.sights.hear(preset));
@@ -294,13 +296,6 @@ impl Node {
                 None => drop(ring.leaders.remove(bucket)),
             }
         }
-    }
-
-    /// Whether this node has copies of buckets of the groups that a home keeps.
-    fn is_concerned(&self, home: Bucket) -> bool {
-        let Some(ring) = self.ring() else { return false };
-        let groups = ring.seats.get(&home).into_iter().flat_map(Seat::groups);
-        groups.flat_map(|group| ring.buckets(group)).any(|bucket| self.replicas.contains_key(&bucket))
     }
 
     /// What was just learnt is followed at once, by the logs that this node leads.

@@ -32,13 +32,14 @@ fn member(id: u64) -> Member {
     let cluster = String::new();
     Member {
         id: NodeId(id),
-        endpoints: Endpoints { peer: at(7379), client: at(6379), admin: at(8379), cluster },
+        endpoints: Endpoints { peer: at(7379), client: at(6379), admin: at(8379), cluster }.into(),
     }
 }
 
 fn member_with_cluster_view(id: u64) -> Member {
     let Member { id, endpoints } = member(id);
-    Member { id, endpoints: Endpoints { cluster: format!("10.0.0.{id}:6380"), ..endpoints } }
+    let cluster = format!("10.0.0.{id}:6380");
+    Member { id, endpoints: Endpoints { cluster, ..(*endpoints).clone() }.into() }
 }
 
 fn log_member(id: u64) -> replog::Member {
@@ -254,7 +255,7 @@ fn seat() -> Seat {
     let (name, span) = (Name { id: GroupId(300), epoch: 7 }, Span { start: 1 << 63, end: 0 });
     let group = Group { name, span, members: vec![NodeId(1), NodeId(3)] };
     let gone = Line { number: 300, link: 300, group: None };
-    Seat::new(gone.clone(), gone, Line { number: 9, link: 8, group: Some(group) })
+    Seat::new(gone.clone(), gone, Line { number: 9, link: 8, group: Some(group.into()) })
 }
 
 fn figures() -> Vec<(Bucket, u32, Option<NodeId>)> {

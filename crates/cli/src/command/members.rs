@@ -140,7 +140,7 @@ pub(crate) fn add_local(dir: &Path) -> Result<(Member, Child)> {
     let child = local::spawn(dir, &mut manifest, id)?;
     held.write(&manifest)?;
     drop(held);
-    let member = Member { id, endpoints };
+    let member = Member { id, endpoints: endpoints.into() };
     wait_open(dir, &manifest.node(id.0)?.clone())?;
     // A node that was told whom to join asks the leader by itself, again and again.
     local::wait_serving(dir, &[manifest.node(id.0)?.clone()], JOIN_WAIT).with_context(|| {
@@ -186,28 +186,29 @@ pub(crate) fn forget_local(dir: &Path, id: NodeId) -> Result<()> {
 }
 
 fn add_remote(add: &Add) -> Result<()> {
-    let mut member = Member { id: NodeId(add.id.unwrap_or(0)), endpoints: Endpoints::default() };
+    let mut id = NodeId(add.id.unwrap_or(0));
+    let mut endpoints = Endpoints::default();
     if let Some(admin) = &add.admin {
-        member.endpoints.admin.clone_from(admin);
+        endpoints.admin.clone_from(admin);
     }
     if add.id.is_none() {
-        let report = AdminClient::new(WAIT).status(&member.endpoints.admin)?;
-        member.id = report.node.id;
-        if let Some(own) = report.node.members.iter().find(|known| known.id == member.id) {
-            member.endpoints = own.endpoints.clone();
+        let report = AdminClient::new(WAIT).status(&endpoints.admin)?;
+        id = report.node.id;
+        if let Some(own) = report.node.members.iter().find(|known| known.id == id) {
+            endpoints.clone_from(&own.endpoints);
         }
     }
-    let given = [(&add.peer, &mut member.endpoints.peer), (&add.client, &mut member.endpoints.client)];
+    let given = [(&add.peer, &mut endpoints.peer), (&add.client, &mut endpoints.client)];
     for (flag, place) in given {
         if let Some(address) = flag {
             place.clone_from(address);
         }
     }
-    if member.endpoints.peer.is_empty() {
+    if endpoints.peer.is_empty() {
         let text = "say with --peer where the other nodes reach it; nothing was changed";
         return Err(failure(exit::USAGE, text));
     }
-    let id = member.id;
+    let member = Member { id, endpoints: endpoints.into() };
     change(&add.target, &MembersBody { add: vec![member], remove: Vec::new() })?;
     print(&format!("node {id} is a member\n"))
 }

@@ -15,7 +15,7 @@ fn free_port() -> String {
 }
 
 fn member(id: u64, peer: &str) -> Member {
-    Member { id: NodeId(id), endpoints: Endpoints { peer: peer.into(), ..Endpoints::default() } }
+    Member { id: NodeId(id), endpoints: Endpoints { peer: peer.into(), ..Endpoints::default() }.into() }
 }
 
 fn pair() -> (Wish, Wish) {

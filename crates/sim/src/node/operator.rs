@@ -39,7 +39,7 @@ pub(crate) struct Operator {
 pub(crate) fn member(id: NodeId) -> Member {
     let at = |door: &str| format!("{door}.{id}:1");
     let (peer, client, admin, cluster) = (at("peer"), at("client"), at("admin"), at("cluster"));
-    Member { id, endpoints: Endpoints { peer, client, admin, cluster } }
+    Member { id, endpoints: Endpoints { peer, client, admin, cluster }.into() }
 }
 
 impl Operator {

@@ -112,7 +112,7 @@ impl Harness for Churn {
     fn machine(&mut self, id: NodeId, boot: Boot) -> Node {
         let member = |id: u64| {
             let endpoints = Endpoints { peer: format!("peer.{id}:1"), ..Endpoints::default() };
-            Member { id: NodeId(id), endpoints }
+            Member { id: NodeId(id), endpoints: endpoints.into() }
         };
         let first = if matches!(boot, Boot::Replacing(_)) { 0..0 } else { 1..NODES + 1 };
         // A copy takes a second or two.

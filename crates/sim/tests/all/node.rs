@@ -68,7 +68,7 @@ fn trace_of_one() {
 
 /// A node as it is on a real machine, of a cluster that `first` begin.
 pub(crate) fn node_of(id: NodeId, first: impl IntoIterator<Item = u64>, buckets: NonZeroU16) -> Node {
-    let member = |id| Member { id: NodeId(id), endpoints: Endpoints::default() };
+    let member = |id| Member { id: NodeId(id), endpoints: Endpoints::default().into() };
     Node::new(NodeConfig {
         me: member(id.0),
         cluster: ClusterId(1),

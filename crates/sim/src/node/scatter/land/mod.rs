@@ -146,7 +146,9 @@ mod tests {
     fn who_is_never_taken_for_silent_stays_for_good() {
         let mutant = Some(quorate_shard::Mutant::SilenceUnnoticed);
         let failure = measure(&Setup { mutant, ..unheard() }).expect_err("groups keep whoever is gone");
-        assert!(failure.to_string().contains("is gone and still a member"), "{failure}");
+        // With time they cost a log its majority.
+        let shows = ["is gone and still a member", "nobody leads"];
+        assert!(shows.iter().any(|text| failure.to_string().contains(text)), "{failure}");
     }
 
     #[test]
