@@ -18,7 +18,7 @@ const fn ms(ms: u64) -> Duration {
 pub fn kind_for(mutant: Mutant) -> Kind {
     match mutant {
         Mutant::ExpiryByLocalClock => handovers(),
-        Mutant::VersionsRestart | Mutant::ApplyByLocalClock | Mutant::ExpiryRowLeft => {
+        Mutant::VersionsRestart | Mutant::ApplyByLocalClock | Mutant::ExpiryRowLeft | Mutant::FrontsStay => {
             plain("node-keys", Play::Keys)
         }
         Mutant::ReadsPassTransactions

@@ -17,6 +17,8 @@ const ROUNDING: Duration = Duration::from_millis(2);
 
 /// Keys of one client.
 const KEYS: usize = 3;
+/// Lists of one client at a time.
+const LISTS_MAX: usize = 6;
 
 /// What all of these clients share.
 #[derive(Debug)]
@@ -120,6 +122,12 @@ enum Act {
     List,
     /// A step of a scan.
     Scan,
+    /// A list of several elements that is not there yet.
+    Fill,
+    /// A list is removed as a whole: any of them, so that older ones may go after younger ones.
+    Spill {
+        list: u64,
+    },
     /// Nothing is to expire.
     Keep,
     Flush,
@@ -141,6 +149,8 @@ pub(crate) struct Keeper {
     generation: u64,
     values: u64,
     known: [Known; KEYS],
+    /// Lists that were made, by what they are named after.
+    lists: Vec<u64>,
     /// A key that is watched, its version then, and whether this client has changed it since.
     watched: Option<(usize, Version, bool)>,
     scan: Option<Scan>,
@@ -155,6 +165,7 @@ impl Keeper {
             generation: 0,
             values: 0,
             known: [const { Known::Absent }; KEYS],
+            lists: Vec::new(),
             watched: None,
             scan: None,
             running: None,
@@ -171,7 +182,7 @@ impl Keeper {
     }
 
     fn draw(&self, (key, other): (usize, usize), span: Duration, rules: &Rules, rng: &mut Rng) -> Act {
-        match rng.below(26) {
+        match rng.below(30) {
             // Nobody else touches these keys, and this client waits for the end of its scan.
             _ if self.scan.is_some() => Act::Scan,
             _ if rng.chance(rules.flushes, 100) => Act::Flush,
@@ -189,8 +200,19 @@ impl Keeper {
             19 | 20 if key != other => Act::Chain { key, to: other, span: rng.chance(1, 2).then_some(span) },
             21 => Act::Scan,
             22..=24 => Act::Keep,
+            25 | 26 if self.lists.len() < LISTS_MAX => Act::Fill,
+            25..=28 if let Some(list) = self.any_list(rng) => Act::Spill { list },
             _ => Act::List,
         }
+    }
+
+    fn any_list(&self, rng: &mut Rng) -> Option<u64> {
+        let place = rng.below(self.lists.len().max(1) as u64) as usize;
+        self.lists.get(place).copied()
+    }
+
+    fn list_name(&self, list: u64) -> String {
+        format!("l{}.{list}", self.id)
     }
 
     /// The next thing to do.
@@ -225,6 +247,15 @@ impl Keeper {
                 Request::Transaction { watched: vec![(Bytes::from(name), version)], commands }
             }
             Act::List => words::one(&["KEYS", &self.pattern()]),
+            Act::Fill => {
+                self.values += 1;
+                self.lists.push(self.values);
+                words::one(&["RPUSH", &self.list_name(self.values), "a", "b", "c"])
+            }
+            Act::Spill { list } => {
+                self.lists.retain(|other| *other != list);
+                words::one(&["DEL", &self.list_name(list)])
+            }
             Act::Chain { .. } | Act::Scan | Act::Flush | Act::Keep => {
                 self.begin_compound(act, (&name, &self.name(other)), rules, rng, now)
             }
@@ -348,6 +379,8 @@ impl Keeper {
                 Ok(())
             }
             Act::Exec { key } => self.take_exec(key, reply, at),
+            // What is in them is the business of others; here it matters that they come and go.
+            Act::Fill | Act::Spill { .. } => words::number(reply).map(|_| ()),
             Act::Chain { .. } | Act::Copy { .. } | Act::Scan | Act::Keep | Act::List | Act::Flush => {
                 self.take_compound(act, reply, rules, at)
             }
