@@ -44,6 +44,12 @@ impl MemoryStore {
         self.snapshots.clear();
     }
 
+    /// The rows whose keys begin like this, in their order, without a copy of them.
+    pub fn with_prefix<'a>(&'a self, prefix: &'a [u8]) -> impl Iterator<Item = (&'a Bytes, &'a Bytes)> {
+        let range = self.live.range::<[u8], _>((Bound::Included(prefix), Bound::Unbounded));
+        range.take_while(move |(key, _)| key.starts_with(prefix))
+    }
+
     /// Number of live rows.
     pub fn row_count(&self) -> usize {
         self.live.len()

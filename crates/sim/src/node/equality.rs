@@ -1,13 +1,15 @@
 //! Replicas that have applied the same entries hold the same rows.
 
 use std::collections::{BTreeMap, HashSet};
-use std::hash::{DefaultHasher, Hash, Hasher};
+use std::hash::BuildHasher;
 
+use bytes::Bytes;
+use foldhash::quality::FixedState;
 use quorate_api::Bucket;
 use quorate_kernel::NodeId;
 use quorate_node::Node;
 use quorate_shard::Shard;
-use quorate_store::{MemoryStore, Row, Scan, Store, prefix_end};
+use quorate_store::MemoryStore;
 
 use crate::Verdict;
 
@@ -57,17 +59,18 @@ impl Equality {
 
     fn compare_shard(&mut self, node: NodeId, bucket: Bucket, shard: &Shard, store: &MemoryStore) -> Verdict {
         let applied = shard.log().applied();
-        let rows = rows(shard, store);
-        let prints: Vec<Print> = rows.iter().map(print).collect();
+        let prefix = shard.log().data_prefix();
+        let rows = || store.with_prefix(&prefix);
+        let prints: Vec<Print> = rows().map(print).collect();
         match self.known.get(&(applied, bucket)) {
             Some((others, first)) if prints != *others => {
                 let others: HashSet<&Print> = others.iter().collect();
-                let only = rows.iter().zip(&prints).filter(|(_, print)| !others.contains(print));
+                let only = rows().zip(&prints).filter(|(_, print)| !others.contains(print));
                 let only: Vec<_> = only.map(|((key, value), _)| (key.slice(AREA..), value)).collect();
                 return Err(format!(
                     "{node:?} and {first:?} differ in {bucket:?} after entry {applied}: the one has {} rows, of which only it has \
                      {only:?}, the other {}",
-                    rows.len(),
+                    prints.len(),
                     others.len()
                 ));
             }
@@ -93,16 +96,9 @@ fn shards(machine: &Node) -> impl Iterator<Item = (Bucket, &Shard)> {
     machine.buckets().filter_map(|bucket| Some((bucket, machine.shard(bucket)?)))
 }
 
-fn rows(shard: &Shard, store: &MemoryStore) -> Vec<Row> {
-    let prefix = shard.log().data_prefix();
-    store.scan(Scan::range(&prefix, prefix_end(&prefix).as_deref()))
-}
-
 /// Stands for a row, wherever it lies: rows of many entries would fill the memory.
 type Print = u64;
 
-fn print((key, value): &Row) -> Print {
-    let mut hasher = DefaultHasher::new();
-    (&key[AREA..], value).hash(&mut hasher);
-    hasher.finish()
+fn print((key, value): (&Bytes, &Bytes)) -> Print {
+    FixedState::default().hash_one((&key[AREA..], value))
 }
