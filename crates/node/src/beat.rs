@@ -19,8 +19,8 @@ const TOGETHER_MAX: usize = 512;
 impl Node {
     /// It is time for one log that this node leads to beat: all do.
     pub(crate) fn beat(&mut self, cx: &mut Cx<'_>, out: &mut Out) {
-        let is_led = |bucket: &Bucket| self.replicas.get(bucket).is_some_and(|replica| replica.log().leads());
-        let led: Vec<Bucket> = self.replicas.keys().copied().filter(is_led).collect();
+        let led = self.replicas.iter().filter(|(_, replica)| replica.leads);
+        let led: Vec<Bucket> = led.map(|(bucket, _)| *bucket).collect();
         for bucket in led {
             let timer = shard::Timer::Log(replog::Timer::Heartbeat);
             self.step_shard(cx, bucket, Event::Timer(timer), out);

@@ -16,6 +16,8 @@ use crate::config::{BUCKETS_MAX, Topology};
 use crate::machine::{Node, Out};
 use crate::roster::Roster;
 
+/// Of many buckets so many write down again what they need for each that has written its share.
+const TIDIED_AT_ONCE: u64 = 8;
 /// Between looks at who should lead. Long beside an election: whoever should lead may just have failed to.
 const BALANCE_EVERY: Duration = Duration::from_secs(2);
 
@@ -86,7 +88,8 @@ impl Node {
 
     /// Sees to it that no bucket holds up old records of all because it has few new ones of its own.
     fn look_after_records(&mut self, cx: &mut Cx<'_>, out: &mut Out) {
-        let (persisted, most) = (self.persisted_bytes, 2 * self.config.log.checkpoint_bytes as u64);
+        let turns = (self.replicas.len() as u64 / TIDIED_AT_ONCE).max(2);
+        let (persisted, most) = (self.persisted_bytes, turns * self.config.log.checkpoint_bytes as u64);
         let here: Vec<Bucket> = self.buckets().collect();
         for bucket in here {
             let Some(replica) = self.replicas.get_mut(&bucket) else { continue };

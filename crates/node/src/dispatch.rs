@@ -121,7 +121,7 @@ impl Node {
     }
 
     pub(crate) fn on_begin(&mut self, bucket: Bucket, from: NodeId, session: SessionId, out: &mut Out) {
-        if let Some(replica) = self.replicas.get(&bucket).filter(|replica| replica.shard.takes_batches()) {
+        if let Some(replica) = self.replicas.get(&bucket).filter(|replica| replica.takes) {
             // What is chosen is on a quorum's disks.
             let begun = Message::Begun { session, since: replica.log().chosen() };
             out.send_early(from, begun.about(bucket));
@@ -191,9 +191,8 @@ impl Node {
         let ring = self.roster.as_ref().and_then(|roster| roster.ring.as_ref());
         stepped.retain(|bucket| {
             let Some(replica) = self.replicas.get_mut(bucket) else { return false };
-            let takes = replica.shard.takes_batches();
-            let took = core::mem::replace(&mut replica.took, takes);
-            let is_new = takes && !took;
+            let took = core::mem::replace(&mut replica.took, replica.takes);
+            let is_new = replica.takes && !took;
             if is_new {
                 for origin in core::mem::take(&mut replica.turned_away) {
                     // A hint; harmless if forgotten.

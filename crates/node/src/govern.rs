@@ -205,6 +205,7 @@ impl Node {
         // Whoever is let go by mistake comes back.
         let all_gone: Vec<NodeId> =
             group.members.iter().copied().filter(|id| self.is_gone(*id, cx.now)).collect();
+        let room = self.members_most(size);
         let ring = self.roster.as_mut()?.ring.as_mut()?;
         let is_gone = |id: &NodeId| all_gone.contains(id);
         // A node that asked one group after the other may be in two: the larger lets it go.
@@ -226,7 +227,8 @@ impl Node {
         let missed =
             gone.iter().filter_map(|id| ring.missing.get(id)).map(|since| cx.now.since(*since)).min();
         let remove = [&gone[..], &emptied, &twice].concat();
-        let room = MEMBERS_MAX - group.members.len();
+        let staying = group.members.len() - remove.len();
+        let room = room.saturating_sub(staying).min(MEMBERS_MAX - group.members.len());
         let asked = ring.joiners.range((home, NodeId(0))..=(home, NodeId(u64::MAX))).map(|(_, id)| *id);
         let is_free = |id: &NodeId| {
             let is_there = *id == me || (self.connected.contains(id) && ring.people.get(*id).is_some());
@@ -235,7 +237,6 @@ impl Node {
         let add: Vec<NodeId> = asked.filter(is_free).take(room).collect();
         ring.joiners.retain(|(other, _)| *other != home);
         ring.leavers.retain(|(other, _)| *other != home);
-        let staying = group.members.len() - remove.len();
         let is_change = !(add.is_empty() && remove.is_empty());
         // A group that all want to leave finds others first.
         let is_possible = is_change && staying + add.len() > 0;

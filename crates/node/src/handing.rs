@@ -114,7 +114,7 @@ impl Node {
     /// An operator has this node hand over what it leads.
     pub(crate) fn note_handed_over(&mut self, wall: Wall, to: Option<NodeId>) {
         let me = self.config.me.id;
-        let led = self.replicas.iter().filter(|(_, replica)| replica.log().leads());
+        let led = self.replicas.iter().filter(|(_, replica)| replica.leads);
         let buckets: Vec<Bucket> = led.map(|(bucket, _)| *bucket).collect();
         let Some(ring) = self.ring_mut() else { return };
         let group = buckets.first().and_then(|bucket| ring.group_of(*bucket)).map(|group| group.name.id);

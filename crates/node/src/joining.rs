@@ -4,8 +4,8 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::time::Duration;
 use quorate_api::Bucket;
-use quorate_groups::Group;
 use quorate_groups::join::{Aim, Candidate, Choice, Near, choose};
+use quorate_groups::{Group, MEMBERS_MAX};
 use quorate_kernel::{Cx, NodeId, Time};
 use quorate_shard::Mutant;
 
@@ -13,7 +13,7 @@ use crate::deeds::{How, What};
 use crate::journal::Clocks;
 use crate::machine::{Node, Out};
 use crate::message::Message;
-use crate::motive::Motive;
+use crate::motive::{Motive, SizeWanted};
 use crate::policies::micros;
 use crate::ring::{Ring, Word};
 
@@ -79,7 +79,11 @@ impl Node {
         if self.stopping || ring.drained {
             return;
         }
+        if let Some(home) = self.home_to_ask_again(cx.now) {
+            return self.ask_to_be_let_in(cx, home, out);
+        }
         let aim = self.policies().join;
+        let Some(ring) = self.ring() else { return };
         let mut groups: Vec<Group> = ring.groups().cloned().collect();
         if !ring.knows_all() {
             let anywhere = cx.rng.next_u64();
@@ -94,8 +98,9 @@ impl Node {
         } else {
             cx.rng.shuffle(&mut groups);
         }
+        let open = self.with_room(cx.now, &groups);
         let candidates: Vec<Candidate> =
-            groups.iter().filter_map(|group| self.candidate(cx.now, group)).collect();
+            open.into_iter().filter_map(|group| self.candidate(cx.now, group)).collect();
         let most = self.chance_of_failure_most();
         // Of some, so that those who come at the same time do not all choose the same. If these need nobody, of all: else many groups would
         // be on the way to what is too large, and not one.
@@ -108,6 +113,26 @@ impl Node {
         let home = groups.iter().find(|group| group.name.id == choice.group).map(|group| ring.home(group));
         let Some(home) = home else { return };
         ring.note_asked((cx.now, cx.wall), me, choice, &candidates);
+        ring.asks_again = Some(choice.group);
+        self.ask_to_be_let_in(cx, home, out);
+    }
+
+    /// Where a group that was just asked has its home. Each is asked twice: whoever speaks for it has to be connected to a node before it lets it in,
+    /// and begins to be when it is asked.
+    fn home_to_ask_again(&mut self, now: Time) -> Option<Bucket> {
+        let most = self.members_most(self.size_wanted(now));
+        let ring = self.ring_mut()?;
+        let again = ring.asks_again.take()?;
+        let group = ring.groups().find(|group| group.name.id == again)?;
+        (group.members.len() < most).then(|| ring.home(group))
+    }
+
+    /// Asks whoever speaks for the group whose home this is to let this node in.
+    fn ask_to_be_let_in(&mut self, cx: &mut Cx<'_>, home: Bucket, out: &mut Out) {
+        let me = self.config.me.id;
+        if let Some(ring) = self.ring_mut() {
+            ring.asked_at = cx.now;
+        }
         match self.believed_leader(home) {
             Some(leader) if leader == me => self.on_wants_group(home, me),
             // A question; nothing about this node's disk is told.
@@ -117,6 +142,20 @@ impl Node {
             }
             None => self.seek(cx, home, out),
         }
+    }
+
+    /// Those of some groups that take somebody in.
+    fn with_room<'a>(&self, now: Time, groups: &'a [Group]) -> Vec<&'a Group> {
+        let most = self.members_most(self.size_wanted(now));
+        groups.iter().filter(|group| group.members.len() < most).collect()
+    }
+
+    /// How many members a group may have. One that is to split takes in nobody before it has: whoever comes makes it wait, since the logs have to
+    /// follow first, and all of them follow at each member. Only where no known group has room, and none can split for lack of buckets, all take in more.
+    pub(crate) fn members_most(&self, size: SizeWanted) -> usize {
+        let has_room = |group: &Group| group.members.len() <= size.most || self.middle_of(group).is_some();
+        let is_room = self.ring().is_some_and(|ring| ring.groups().any(has_room));
+        if is_room { size.most + 1 } else { MEMBERS_MAX }
     }
 
     /// Before a node chooses between some groups it measures how far their members are.

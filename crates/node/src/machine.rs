@@ -68,7 +68,9 @@ pub struct Node {
     pub(crate) own: VecDeque<(Bucket, Box<quorate_commit::Message>)>,
     tickets: u64,
     /// Every record before this one was let go of.
-    discarded: Position,
+    pub(crate) discarded: Position,
+    /// The oldest record that was needed when that was looked at last: whoever needed a younger one does not change it.
+    pub(crate) needed: Position,
     /// Bytes of entries among the records persisted in this life.
     pub(crate) persisted_bytes: u64,
     /// Buckets whose copies here made a step since [`Node::look_after_batches`] looked.
@@ -115,6 +117,7 @@ impl Node {
             own: VecDeque::new(),
             tickets: 0,
             discarded: Position::default(),
+            needed: Position(u64::MAX),
             persisted_bytes: 0,
             stepped: Vec::new(),
             balance_at: Time::default(),
@@ -163,12 +166,12 @@ impl Node {
 
     /// Whether this node's copy of the bucket would take a batch now.
     pub(crate) fn takes_batches(&self, bucket: Bucket) -> bool {
-        self.replicas.get(&bucket).is_some_and(|replica| replica.shard.takes_batches())
+        self.replicas.get(&bucket).is_some_and(|replica| replica.takes)
     }
 
     /// Whether this node leads any bucket.
     pub(crate) fn leads_any(&self) -> bool {
-        self.replicas.values().any(|replica| replica.log().leads())
+        self.replicas.values().any(|replica| replica.leads)
     }
 
     pub(crate) fn every_bucket(&self) -> impl Iterator<Item = Bucket> + use<> {
@@ -325,6 +328,7 @@ impl Node {
         self.stepped.push(bucket);
         let (mut child, first) = (out.child(), out.next_position());
         replica.shard.step(cx, event, &mut child);
+        replica.stepped();
         let (mut told, mut bytes) = (Vec::new(), 0);
         let mut discard = None;
         out.lift(
@@ -345,26 +349,12 @@ impl Node {
         }
         self.persisted_bytes += bytes;
         if let Some(position) = discard {
-            replica.needs = Some(position);
+            let before = replica.needs.replace(position);
             replica.tidied_at = self.persisted_bytes;
-            self.discard(position, out);
+            self.discard(before, position, out);
         }
         for output in told {
             self.told(cx, bucket, output, out);
-        }
-    }
-
-    /// A bucket, or the membership, needs nothing before `position`: lets go of what nobody needs any more.
-    pub(crate) fn discard(&mut self, position: Position, out: &mut Out) {
-        let of_roster = self.roster.as_ref().and_then(|roster| roster.needs);
-        let needs = self.replicas.values().filter_map(|replica| replica.needs);
-        let mut needed = needs.chain(of_roster).min();
-        if self.config.limits.breaks(Mutant::DiscardForOthers) {
-            needed = Some(position);
-        }
-        if let Some(needed) = needed.filter(|needed| *needed > self.discarded) {
-            self.discarded = needed;
-            out.discard(needed);
         }
     }
 
@@ -432,6 +422,7 @@ impl Machine for Node {
                 let Some(replica) = self.replicas.get_mut(&bucket) else { return };
                 replica.needs.get_or_insert(position);
                 replica.shard.restore(cx, position, record);
+                replica.stepped();
             }
             Record::Membership(record) => {
                 let Some(roster) = &mut self.roster else { panic!("a record of a membership, without one") };

@@ -320,7 +320,11 @@ impl Node {
 
     /// Brings the log of a bucket that this node leads in line with the charter.
     pub(crate) fn follow_charter(&mut self, cx: &mut Cx<'_>, bucket: Bucket, out: &mut Out) {
-        let under_way = self.changes.values().any(|asker| *asker == Asker::Follower(bucket));
+        let Some(replica) = self.replicas.get(&bucket) else { return };
+        let under_way = replica.follows.is_some_and(|ticket| self.changes.contains_key(&ticket));
+        if !under_way && !replica.takes {
+            return;
+        }
         let (overtaken, is_ring) = (self.is_overtaken(cx.now, bucket), self.ring().is_some());
         let Some(replica) = self.replicas.get_mut(&bucket) else { return };
         if let Some(following) = replica.following.take_if(|_| under_way && overtaken) {
@@ -334,7 +338,7 @@ impl Node {
             let input = shard::Input::GiveUp { ticket: following.ticket, late: true };
             return self.step_shard(cx, bucket, Event::Input(input), out);
         }
-        if under_way || !replica.shard.takes_batches() {
+        if under_way || !replica.takes {
             return;
         }
         let mark = replica.shard.note(MARK).map_or(0, |note| note.number);
@@ -361,6 +365,7 @@ impl Node {
             let late_at = cx.now + LATE;
             let (number, add, remove) = (due.number, due.add, due.remove.clone());
             replica.following = Some(Following { ticket, number, add, remove, late_at });
+            replica.follows = Some(ticket);
         }
         self.change(cx, bucket, (ticket, add, due.remove), out);
     }

@@ -6,7 +6,7 @@ use alloc::vec::Vec;
 use quorate_api::Bucket;
 use quorate_kernel::{Cx, Event, NodeId, Position, Time};
 use quorate_replog::{self as replog, Replog};
-use quorate_shard::Shard;
+use quorate_shard::{Mutant, Shard};
 
 use crate::interface::Member;
 use crate::load::Meter;
@@ -35,6 +35,9 @@ pub(crate) struct Replica {
     pub(crate) asked_by: BTreeMap<u64, (NodeId, u64)>,
     /// Nodes whose batches this one did not take. They are told when it does.
     pub(crate) turned_away: BTreeSet<NodeId>,
+    /// Whether it leads, and whether it takes batches: what its machine says, kept where all copies are looked through.
+    pub(crate) leads: bool,
+    pub(crate) takes: bool,
     /// Whether it took batches after the last step.
     pub(crate) took: bool,
     /// The oldest record on this node's disk that the bucket needs; `None`: it has none there.
@@ -43,6 +46,8 @@ pub(crate) struct Replica {
     pub(crate) tidied_at: u64,
     /// The member change that brings it in line with a placement, or with its group.
     pub(crate) following: Option<Following>,
+    /// The ticket of the last one.
+    pub(crate) follows: Option<u64>,
     /// When this node, leading, last noted something or began to change the members.
     pub(crate) followed_at: Time,
     /// The number of the placement that asked for it, and the mark at that time.
@@ -61,10 +66,13 @@ impl Replica {
             shard: Box::new(shard),
             asked_by: BTreeMap::new(),
             turned_away: BTreeSet::new(),
+            leads: false,
+            takes: false,
             took: false,
             needs: None,
             tidied_at: 0,
             following: None,
+            follows: None,
             followed_at: Time::default(),
             followed: (0, 0),
             reported_at: Time::default(),
@@ -75,6 +83,11 @@ impl Replica {
 
     pub(crate) fn log(&self) -> &Replog {
         self.shard.log()
+    }
+
+    /// Its machine has made a step.
+    pub(crate) fn stepped(&mut self) {
+        (self.leads, self.takes) = (self.shard.log().leads(), self.shard.takes_batches());
     }
 }
 
@@ -114,6 +127,25 @@ impl Node {
             cx.marks.hit("node.bucket.opened");
             self.make_replica(bucket, Vec::new());
             self.step_shard(cx, bucket, Event::Start, out);
+        }
+    }
+
+    /// A bucket, or the membership, needs nothing before `position`, where it needed what came after `before`: lets go of what nobody needs any more.
+    pub(crate) fn discard(&mut self, before: Option<Position>, position: Position, out: &mut Out) {
+        if before.is_some_and(|before| before > self.needed) {
+            // Others need what is older.
+            return;
+        }
+        let of_roster = self.roster.as_ref().and_then(|roster| roster.needs);
+        let needs = self.replicas.values().filter_map(|replica| replica.needs);
+        let mut needed = needs.chain(of_roster).min();
+        if self.config.limits.breaks(Mutant::DiscardForOthers) {
+            needed = Some(position);
+        }
+        self.needed = needed.unwrap_or(self.needed);
+        if let Some(needed) = needed.filter(|needed| *needed > self.discarded) {
+            self.discarded = needed;
+            out.discard(needed);
         }
     }
 }

@@ -129,6 +129,8 @@ pub(crate) struct Ring {
     pub(crate) journal: Journal,
     /// The group that this node, in none, asked last, as it was noted.
     pub(crate) asked: Option<(GroupId, Begun)>,
+    /// The same, as long as it is to be asked once more.
+    pub(crate) asks_again: Option<GroupId>,
     /// Buckets that are to get other leaders, of groups that this node speaks for.
     pub(crate) handings: Vec<Handing>,
     /// The policies that this node chose last for a group that it speaks for.
@@ -147,6 +149,23 @@ pub(crate) struct Ring {
 /// The note of a line of a seat.
 pub(crate) fn note_name(which: Which) -> u8 {
     SEAT + which as u8
+}
+
+/// What was new in what a home is said to keep.
+#[derive(Debug, PartialEq, Eq)]
+pub(crate) struct News {
+    /// The buckets that belong to another group now, or to one that has changed.
+    pub(crate) changed: Vec<Bucket>,
+    /// Members that it did not name as far as was known.
+    pub(crate) newcomers: BTreeSet<NodeId>,
+}
+
+/// Members that a home names now and did not before.
+fn newcomers(before: Option<&Seat>, now: &Seat) -> BTreeSet<NodeId> {
+    let named =
+        |id: &NodeId| before.into_iter().flat_map(Seat::groups).any(|group| group.members.contains(id));
+    let members = now.groups().flat_map(|group| group.members.iter().copied());
+    members.filter(|id| !named(id)).collect()
 }
 
 /// What the note of a line says.
@@ -181,6 +200,7 @@ impl Ring {
                 sampled: Vec::new(),
                 journal: Journal::default(),
                 asked: None,
+                asks_again: None,
                 handings: Vec::new(),
                 preset_noted: Preset::Steady,
                 is_news: false,
@@ -198,23 +218,14 @@ impl Ring {
         })
     }
 
-    /// Whom a home is said to name now, if that is news, and did not as far as was known.
-    pub(crate) fn newcomers(&self, home: Bucket, seat: &Seat) -> BTreeSet<NodeId> {
+    /// Takes over what a home is said to keep, if it is news.
+    pub(crate) fn hear(&mut self, home: Bucket, seat: Seat, now: Time) -> Option<News> {
         let known = self.seats.get(&home);
-        if known.is_some_and(|known| known.age() >= seat.age()) {
-            return BTreeSet::new();
-        }
-        let named = || known.into_iter().flat_map(Seat::groups);
-        let members = seat.groups().flat_map(|group| group.members.iter().copied());
-        members.filter(|id| !named().any(|group| group.members.contains(id))).collect()
-    }
-
-    /// Takes over what a home is said to keep. If it is news: the buckets that belong to another group now, or to one that has changed.
-    pub(crate) fn hear(&mut self, home: Bucket, seat: Seat, now: Time) -> Option<Vec<Bucket>> {
-        let is_news = self.seats.get(&home).is_none_or(|known| known.age() < seat.age());
-        let changed = is_news.then(|| {
+        let is_news = known.is_none_or(|known| known.age() < seat.age());
+        let newcomers = if is_news { newcomers(known, &seat) } else { BTreeSet::new() };
+        let news = is_news.then(|| {
             let groups = Which::ALL.iter().filter_map(|which| seat.line(*which).group.as_ref());
-            groups.flat_map(|group| self.learn(group)).collect()
+            News { changed: groups.flat_map(|group| self.learn(group)).collect(), newcomers }
         });
         let own = seat.line(Which::Own).group.as_ref().map(|group| group.name.id);
         if let Some(at) = own.and_then(|own| self.heard.get_mut(&own)) {
@@ -223,7 +234,7 @@ impl Ring {
         if is_news {
             self.seats.insert(home, seat);
         }
-        changed
+        news
     }
 
     /// Takes over what a group is said to be; the buckets of which that is news.
@@ -359,4 +370,21 @@ impl Ring {
 
 pub(crate) fn first_group(config: &NodeConfig) -> Group {
     Group::founded(config.bootstrap.iter().map(|member| member.id).collect())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn seat(ids: &[u64]) -> Seat {
+        Seat::founded(Group::founded(ids.iter().copied().map(NodeId).collect()))
+    }
+
+    #[test]
+    fn those_are_newcomers_who_were_not_named_before() {
+        let ids = |ids: &[u64]| ids.iter().copied().map(NodeId).collect::<BTreeSet<_>>();
+        assert_eq!(newcomers(None, &seat(&[1, 2, 3])), ids(&[1, 2, 3]));
+        assert_eq!(newcomers(Some(&seat(&[1, 2, 3])), &seat(&[2, 3, 4, 5])), ids(&[4, 5]));
+        assert_eq!(newcomers(Some(&seat(&[1, 2, 3])), &seat(&[1, 2])), ids(&[]));
+    }
 }

@@ -293,8 +293,8 @@ impl Node {
             roster.needs.get_or_insert(first);
         }
         if let Some(position) = discard {
-            roster.needs = Some(position);
-            self.discard(position, out);
+            let before = roster.needs.replace(position);
+            self.discard(before, position, out);
         }
         for output in told {
             self.membership_told(cx, output, out);
@@ -400,7 +400,7 @@ impl Node {
     /// Those of some buckets that this node leads, and by which ballots.
     fn led(&self, buckets: impl Iterator<Item = Bucket>) -> Vec<(Bucket, Ballot)> {
         let ballot = |bucket: Bucket| {
-            let replica = self.replicas.get(&bucket).filter(|replica| replica.shard.takes_batches())?;
+            let replica = self.replicas.get(&bucket).filter(|replica| replica.takes)?;
             Some((bucket, replica.log().leading()?))
         };
         buckets.filter_map(ballot).collect()

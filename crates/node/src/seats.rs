@@ -145,8 +145,8 @@ impl Node {
 
     /// Homes of groups, now or once, that this node speaks for.
     fn homes_led(&self) -> impl Iterator<Item = Bucket> + '_ {
-        let leads = |bucket: &Bucket| self.takes_batches(*bucket) && self.has_seat(*bucket);
-        self.replicas.keys().copied().filter(leads)
+        let led = self.replicas.iter().filter(|(_, replica)| replica.takes);
+        led.map(|(bucket, _)| *bucket).filter(|bucket| self.has_seat(*bucket))
     }
 
     fn found_ring(&mut self, cx: &mut Cx<'_>, out: &mut Out) {
@@ -176,7 +176,7 @@ impl Node {
         let Some(ring) = self.ring_mut() else { return };
         (ring.is_news, ring.people.is_news) = (true, true);
         let is_news = seat.is_some_and(|seat| ring.hear(bucket, seat, now).is_some());
-        if is_news && self.replicas.get(&bucket).is_some_and(|replica| replica.log().leads()) {
+        if is_news && self.replicas.get(&bucket).is_some_and(|replica| replica.leads) {
             self.tell_seat(bucket, false, out);
         }
     }
@@ -266,11 +266,12 @@ impl Node {
         let members: Vec<NodeId> = seat.groups().flat_map(|group| group.members.iter().copied()).collect();
         let Some(ring) = self.ring_mut() else { return };
         let age = seat.age();
-        let newcomers = ring.newcomers(home, &seat);
-        if let Some(changed) = ring.hear(home, seat, cx.now) {
+        let mut newcomers = BTreeSet::new();
+        if let Some(news) = ring.hear(home, seat, cx.now) {
             cx.marks.hit("node.ring.news");
             ring.people.is_news = true;
-            let is_concerned = changed.iter().any(|bucket| self.replicas.contains_key(bucket));
+            newcomers = news.newcomers;
+            let is_concerned = news.changed.iter().any(|bucket| self.replicas.contains_key(bucket));
             if let Some(ring) = self.ring_mut() {
                 ring.is_news |= is_concerned;
             }
@@ -302,7 +303,8 @@ impl Node {
     pub(crate) fn follow_news(&mut self, cx: &mut Cx<'_>, out: &mut Out) {
         let is_news = self.ring_mut().is_some_and(|ring| core::mem::take(&mut ring.is_news));
         if is_news {
-            let led: Vec<Bucket> = self.buckets().filter(|bucket| self.takes_batches(*bucket)).collect();
+            let led = self.replicas.iter().filter(|(_, replica)| replica.takes);
+            let led: Vec<Bucket> = led.map(|(bucket, _)| *bucket).collect();
             led.into_iter().for_each(|bucket| self.follow_charter(cx, bucket, out));
         }
     }
@@ -343,7 +345,7 @@ impl Node {
     /// Looks which members of the groups are not there of which this node leads buckets.
     fn look_for_missing(&mut self, now: Time) {
         let Some(ring) = self.ring() else { return };
-        let led = self.replicas.iter().filter(|(_, replica)| replica.log().leads());
+        let led = self.replicas.iter().filter(|(_, replica)| replica.leads);
         let groups = led.filter_map(|(bucket, _)| ring.group_of(*bucket));
         let members: BTreeSet<NodeId> = groups.flat_map(|group| group.members.iter().copied()).collect();
         let absent = members.into_iter().filter(|id| !self.is_there(*id, now));

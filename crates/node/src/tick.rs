@@ -93,7 +93,7 @@ impl Node {
 
     /// A leader whose disk is full says so, and lets somebody with room lead.
     fn spread_fullness(&mut self, cx: &mut Cx<'_>, out: &mut Out) {
-        for (bucket, replica) in self.replicas.iter().filter(|(_, replica)| replica.log().leads()) {
+        for (bucket, replica) in self.replicas.iter().filter(|(_, replica)| replica.leads) {
             for peer in replica.log().peers() {
                 // A warning; harmless if forgotten.
                 out.send_early(peer.id, Message::Full.about(*bucket));

@@ -428,14 +428,12 @@ impl Replog {
     /// Up to where a quorum of the members has the log on disk.
     fn quorum_matched(&self) -> Index {
         let Role::Leader(leader) = &self.role else { return 0 };
-        let learners = if self.breaks(Mutant::LearnersCount) { leader.peers.len() } else { 0 };
-        let matched = |id: NodeId| {
-            if id == self.me {
-                return leader.own_matched;
-            }
-            let own = leader.peers.get(&id).map_or(0, |peer| peer.matched);
-            let other = leader.peers.values().map(|peer| peer.matched).max().unwrap_or(0);
-            if learners > 0 { own.max(other) } else { own }
+        let learners_count = self.breaks(Mutant::LearnersCount);
+        let anybody = || leader.peers.values().map(|peer| peer.matched).max().unwrap_or(0);
+        let matched = |id: NodeId| match () {
+            () if id == self.me => leader.own_matched,
+            () if learners_count => anybody(),
+            () => leader.peers.get(&id).map_or(0, |peer| peer.matched),
         };
         self.quorum().chosen(matched).min(self.log.last())
     }

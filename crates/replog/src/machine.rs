@@ -15,7 +15,7 @@ use crate::log::Log;
 use crate::member::ChangeEnd;
 use crate::message::{Ballot, Index, Message};
 use crate::receive::Receiving;
-use crate::record::{Content, Entry, Epoch, Member, Record, StateMeta};
+use crate::record::{Content, Entry, Epoch, Member, Record};
 
 /// The timers of a replica.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -347,14 +347,16 @@ impl Replog {
     pub fn applied_row(&self, applied: Index) -> Row {
         assert!(applied <= self.chosen, "only what is chosen may be applied");
         let Some(applied_ballot) = self.log.ballot_at(applied) else { panic!("entry {applied} is gone") };
-        let meta =
-            StateMeta { applied, applied_ballot, epoch: self.epoch_at(applied), generation: self.generation };
-        (self.config.rows().meta_key(), Bytes::from(wire::encode(&meta)))
+        let (epoch, generation) = (self.epoch_at(applied), self.generation);
+        // As a `StateMeta`, without a copy of the members for it.
+        let meta = wire::encode(&(applied, applied_ballot, epoch, generation));
+        (self.config.rows().meta_key(), Bytes::from(meta))
     }
 
     /// The epoch in force once entry `index`, applied or about to be, has been applied.
-    pub(crate) fn epoch_at(&self, index: Index) -> Epoch {
-        self.epochs.iter().rfind(|epoch| epoch.start <= index).cloned().unwrap_or_default()
+    fn epoch_at(&self, index: Index) -> &Epoch {
+        const NONE: &Epoch = &Epoch::NONE;
+        self.epochs.iter().rfind(|epoch| epoch.start <= index).unwrap_or(NONE)
     }
 
     /// The sets of current members whose word counts.

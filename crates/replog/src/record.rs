@@ -33,6 +33,15 @@ pub struct Epoch {
 }
 
 impl Epoch {
+    /// None yet.
+    pub(crate) const NONE: Epoch = Epoch {
+        number: 0,
+        members: Vec::new(),
+        former: Vec::new(),
+        start: 0,
+        heir: Ballot { epoch: 0, number: 0, node: None },
+    };
+
     /// The epoch that begins when `seal`, proposed under `ballot`, is chosen as entry `start`.
     pub(crate) fn after(seal: &Seal, ballot: Ballot, start: Index) -> Self {
         let number = ballot.epoch + 1;
