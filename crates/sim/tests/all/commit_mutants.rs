@@ -13,7 +13,7 @@ fn hunt() -> Hunt<Stress, Mutant> {
         swarm: None,
         breaks: |stress, mutant| stress.mutant = mutant,
         stuck_counts: |_| true,
-        whole_seeds: 200,
+        whole_seeds: 80,
     }
 }
 

@@ -20,7 +20,7 @@ fn hunt() -> Hunt<Stress, Mutant> {
         swarm: Some(swarm),
         breaks: |stress, mutant| stress.mutant = mutant,
         stuck_counts: prevents_progress,
-        whole_seeds: 40,
+        whole_seeds: 12,
     }
 }
 

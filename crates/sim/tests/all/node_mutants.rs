@@ -12,7 +12,7 @@ fn hunt() -> Hunt<Stress, Mutant> {
         swarm: None,
         breaks: |stress, mutant| stress.mutant = mutant,
         stuck_counts: |_| true,
-        whole_seeds: 10,
+        whole_seeds: 5,
     }
 }
 

@@ -14,7 +14,7 @@ fn number(name: &str, default: u64) -> u64 {
 fn what_is_left_goes_on() {
     let from = number("QUORATE_FROM", 0);
     let mut all = Recovered::default();
-    for seed in from..from + number("QUORATE_SEEDS", 16) {
+    for seed in from..from + number("QUORATE_SEEDS", 10) {
         let one = recovered(seed, |_| {}, false).unwrap_or_else(|why| panic!("{why}"));
         all.recovered += one.recovered;
         all.first += one.first;
@@ -40,10 +40,8 @@ fn what_is_left_goes_on() {
 
 #[test]
 fn runs_repeat() {
-    for seed in 0..2 {
-        let [one, other] = [(); 2].map(|()| recovered(seed, |_| {}, true).expect("passes").lines);
-        assert_eq!(one, other, "seed {seed}");
-    }
+    let [one, other] = [(); 2].map(|()| recovered(0, |_| {}, true).expect("passes").lines);
+    assert_eq!(one, other);
 }
 
 #[test]

@@ -12,7 +12,7 @@ fn hunt() -> Hunt<Stress, Mutant> {
         swarm: Some(swarm),
         breaks: |stress, mutant| stress.mutant = mutant,
         stuck_counts: |_| false,
-        whole_seeds: 60,
+        whole_seeds: 25,
     }
 }
 

@@ -1,5 +1,7 @@
 //! Every broken rule of groups is noticed, and rules below them are where groups come and go.
 
+use std::time::Duration;
+
 use crate::broken::Hunt;
 use quorate_commit::Mutant as Commit;
 use quorate_replog::Mutant as Log;
@@ -19,6 +21,8 @@ fn kind_for(mutant: Mutant) -> Kind {
     let mut kind = grouped();
     kind.profile.name = "ring-groups";
     kind.profile.floors.clear();
+    // Much longer than whole rules take; those that are noticed by standing still run for all of it.
+    kind.profile.liveness_max = Duration::from_secs(150);
     // What is about data shows where data are looked at closely.
     if matches!(mutant, Mutant::Log(_) | Mutant::Commit(_)) {
         kind.profile.name = "ring-data";
@@ -54,7 +58,7 @@ fn hunt() -> Hunt<Stress, Mutant> {
             None => (stress.mutant, stress.log_mutant, stress.commit_mutant) = (None, None, None),
         },
         stuck_counts: |_| true,
-        whole_seeds: 20,
+        whole_seeds: 8,
     }
 }
 
