@@ -31,6 +31,13 @@ pub enum Latency {
         /// The smaller, the heavier the tail; above 1 there is a mean.
         shape: f64,
     },
+    /// What is left of spans drawn from that, of one that somebody comes upon: long ones are come upon more often.
+    ParetoLeft {
+        /// The least that a whole one can be.
+        least: Duration,
+        /// Above 1.
+        shape: f64,
+    },
     /// Lognormal: what measured networks and disks mostly look like.
     Lognormal {
         /// Half of all draws are below.
@@ -51,6 +58,11 @@ impl Latency {
             Latency::Uniform(low, high) => rng.between(nanos(low), nanos(high).max(nanos(low))),
             Latency::Exponential { floor, mean } => nanos(floor) + scale(nanos(mean), exponential(rng)),
             Latency::Pareto { least, shape } => scale(nanos(least), exp(exponential(rng) / shape)),
+            Latency::ParetoLeft { least, shape } => {
+                // Such a span is Pareto's of a shape one less, and it is come upon anywhere in it. Nothing is cut off: most are very long.
+                let whole = nanos(least) as f64 * exp(exponential(rng) / (shape - 1.0));
+                (whole * rng.fraction()) as u64
+            }
             Latency::Lognormal { median, sigma } => scale(nanos(median), exp(sigma * normal(rng))),
         }
     }
@@ -118,6 +130,7 @@ mod tests {
         assert!((mean(Latency::Uniform(MS, 3 * MS)) - 2.0).abs() < 0.05);
         assert!((mean(Latency::Exponential { floor: MS, mean: MS }) - 2.0).abs() < 0.05);
         assert!((mean(Latency::Pareto { least: MS, shape: 3.0 }) - 1.5).abs() < 0.03);
+        assert!((mean(Latency::ParetoLeft { least: MS, shape: 4.0 }) - 0.75).abs() < 0.02);
         // The mean of a lognormal is the median times exp(sigma^2 / 2).
         assert!((mean(Latency::Lognormal { median: MS, sigma: 0.5 }) - 1.133).abs() < 0.03);
     }

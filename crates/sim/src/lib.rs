@@ -111,7 +111,7 @@ pub use latency::Latency;
 pub use network::{NetworkOptions, Order};
 pub use plan::{Overrides, Plan, Profile};
 pub use process::{Life, Nodes};
-pub use row::{Fact, Row};
+pub use row::{Audience, Fact, Row};
 pub use run::{Batch, Failure, Report, Runs, Summary, run, run_many, run_twice};
 pub use service::Service;
 pub use shrink::{Shrunk, shrink};

@@ -1,6 +1,7 @@
 //! Lines of results, by name.
 
 use std::fmt::{self, Write as _};
+use std::time::Duration;
 
 /// Something measured.
 #[derive(Debug, Clone, PartialEq)]
@@ -22,6 +23,22 @@ pub struct Row {
     pub experiment: &'static str,
     /// What was found, by name.
     pub facts: Vec<(&'static str, Fact)>,
+}
+
+/// Who is told what an experiment finds, and how far it is.
+pub trait Audience {
+    /// A row is there.
+    fn row(&mut self, row: Row);
+
+    /// A run that may take hours is at this time of its own world, and in this phase.
+    fn far(&mut self, _phase: &'static str, _now: Duration) {}
+}
+
+/// Who wants to hear of rows alone.
+impl<F: FnMut(Row)> Audience for F {
+    fn row(&mut self, row: Row) {
+        self(row);
+    }
 }
 
 impl Row {

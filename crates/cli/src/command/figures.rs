@@ -5,6 +5,7 @@ mod land;
 #[path = "figures/scatter.rs"]
 mod scatter_drawn;
 mod sconekv;
+mod told;
 mod town;
 
 use std::fs;
@@ -14,13 +15,13 @@ use std::process::ExitCode;
 use anyhow::{Context, Result};
 use clap::{Args, Subcommand};
 use quorate_sim::node::{figures, scatter};
-use quorate_sim::{Failure, Row};
+use quorate_sim::{Audience, Failure};
 use serde_json::{Map, Value};
 
-use super::bench::append_line;
-use super::sim::row_line;
 use crate::exit::{self, failure};
 use crate::output::print;
+
+use told::Told;
 
 /// One line of results.
 type Found = Map<String, Value>;
@@ -70,8 +71,8 @@ pub(crate) struct Sconekv {
 /// The evaluation of Scatter, beside the numbers it printed.
 ///
 /// Runs whole nodes that form groups, in virtual time. Each row is told and kept as soon as it is there. What came of them before is drawn as
-/// well: to repeat one experiment, name it. Nothing outside --out and --results is touched. `load`, `scale`, `hot-spots` and `size` take hours with
-/// many nodes, and run only if they are named.
+/// well: to repeat one experiment, name it. Nothing outside --out and --results is touched. `load`, `scale`, `hot-spots`, `size` and `churn` take hours with
+/// many nodes, and run only if they are named; they say how far they are.
 #[derive(Debug, Args)]
 pub(crate) struct Scatter {
     #[command(flatten)]
@@ -79,13 +80,13 @@ pub(crate) struct Scatter {
 }
 
 /// An experiment's runs: its name, the seed, and who is told of rows.
-type Run<'a> = &'a dyn Fn(&str, u64, &mut dyn FnMut(Row)) -> Result<bool, Failure>;
+type Run<'a> = &'a dyn Fn(&str, u64, &mut dyn Audience) -> Result<bool, Failure>;
 
 pub(crate) fn run(figures: &Figures) -> Result<ExitCode> {
     match figures {
         Figures::Sconekv(sconekv) => {
-            let run = |name: &str, seed, told: &mut dyn FnMut(Row)| {
-                figures::run(name, Some(sconekv.nodes), seed, told)
+            let run = |name: &str, seed, told: &mut dyn Audience| {
+                figures::run(name, Some(sconekv.nodes), seed, &mut |row| told.row(row))
             };
             let to = ("sconekv.jsonl", "tables.md");
             evaluate(&sconekv.wanted, (&figures::NAMES, &[]), &run, to, sconekv::draw)
@@ -134,17 +135,13 @@ fn evaluate(
 }
 
 fn experiment(name: &str, seed: u64, run: Run<'_>, results: &Path) -> Result<()> {
-    let mut told = Ok(());
-    let ran = run(name, seed, &mut |row| {
-        let line = row_line(&row, seed);
-        if told.is_ok() {
-            told = print(&format!("{line}\n")).and_then(|()| append_line(results, &line));
-        }
-    });
+    let mut told = Told::new(name, seed, results);
+    let ran = run(name, seed, &mut told);
+    let kept = told.end();
     if !ran.map_err(|why| failure(why.exit_code(), why.to_string()))? {
         return Err(failure(exit::USAGE, format!("`{name}` names no point of an experiment")));
     }
-    told
+    kept
 }
 
 fn read(path: &Path) -> Result<Vec<Found>> {

@@ -126,11 +126,20 @@ enum Act {
     Fill,
     /// A list is removed as a whole: any of them, so that older ones may go after younger ones.
     Spill {
-        list: u64,
+        list: List,
     },
     /// Nothing is to expire.
     Keep,
     Flush,
+}
+
+/// A list of one client.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+struct List {
+    /// What it is named after.
+    name: u64,
+    /// When it was made; unknown as long as nobody has said that it was.
+    made: Option<(Duration, Duration)>,
 }
 
 /// A scan under way.
@@ -149,8 +158,8 @@ pub(crate) struct Keeper {
     generation: u64,
     values: u64,
     known: [Known; KEYS],
-    /// Lists that were made, by what they are named after.
-    lists: Vec<u64>,
+    /// Lists that were made, or may have been.
+    lists: Vec<List>,
     /// A key that is watched, its version then, and whether this client has changed it since.
     watched: Option<(usize, Version, bool)>,
     scan: Option<Scan>,
@@ -206,7 +215,7 @@ impl Keeper {
         }
     }
 
-    fn any_list(&self, rng: &mut Rng) -> Option<u64> {
+    fn any_list(&self, rng: &mut Rng) -> Option<List> {
         let place = rng.below(self.lists.len().max(1) as u64) as usize;
         self.lists.get(place).copied()
     }
@@ -249,12 +258,12 @@ impl Keeper {
             Act::List => words::one(&["KEYS", &self.pattern()]),
             Act::Fill => {
                 self.values += 1;
-                self.lists.push(self.values);
+                self.lists.push(List { name: self.values, made: None });
                 words::one(&["RPUSH", &self.list_name(self.values), "a", "b", "c"])
             }
             Act::Spill { list } => {
                 self.lists.retain(|other| *other != list);
-                words::one(&["DEL", &self.list_name(list)])
+                words::one(&["DEL", &self.list_name(list.name)])
             }
             Act::Chain { .. } | Act::Scan | Act::Flush | Act::Keep => {
                 self.begin_compound(act, (&name, &self.name(other)), rules, rng, now)
@@ -379,8 +388,8 @@ impl Keeper {
                 Ok(())
             }
             Act::Exec { key } => self.take_exec(key, reply, at),
-            // What is in them is the business of others; here it matters that they come and go.
-            Act::Fill | Act::Spill { .. } => words::number(reply).map(|_| ()),
+            Act::Fill => self.take_fill(words::number(reply)?, at),
+            Act::Spill { list } => take_spill(list, words::number(reply)?, rules, at.0),
             Act::Chain { .. } | Act::Copy { .. } | Act::Scan | Act::Keep | Act::List | Act::Flush => {
                 self.take_compound(act, reply, rules, at)
             }
@@ -399,6 +408,17 @@ impl Keeper {
             return Err("the watched key had changed".into());
         }
         self.known[key] = Known::Value { value: self.value(), set: at, expiry: None };
+        Ok(())
+    }
+
+    fn take_fill(&mut self, length: i64, at: (Duration, Duration)) -> Verdict {
+        if length != 3 {
+            return Err("a list of three was to come".into());
+        }
+        // Nothing else runs meanwhile: it is the last.
+        if let Some(list) = self.lists.last_mut() {
+            list.made = Some(at);
+        }
         Ok(())
     }
 
@@ -442,6 +462,17 @@ impl Keeper {
         rules.expired_seen += u64::from(is_due);
         self.known[key] = Known::Absent;
         Ok(())
+    }
+}
+
+/// Whether a list may have been there, or not, when it was removed.
+fn take_spill(list: List, removed: i64, rules: &Rules, start: Duration) -> Verdict {
+    match (removed, list.made) {
+        (0 | 1, None) => Ok(()),
+        (1, Some((_, end))) if rules.has_flushed(end, start) => Err("it was flushed".into()),
+        (0, Some((began, _))) if !rules.may_have_flushed(began) => Err("it is gone".into()),
+        (0 | 1, _) => Ok(()),
+        _ => Err("one or none was to come".into()),
     }
 }
 

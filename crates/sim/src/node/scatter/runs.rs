@@ -12,7 +12,7 @@ use super::ring::{Asked, Kind, Ring, Sample};
 use super::setup::{Setup, Sites};
 use super::town;
 use crate::node::operator::leader;
-use crate::{Failure, Row, World};
+use crate::{Audience, Failure, Row, World};
 
 /// The names of all experiments.
 pub const NAMES: [&str; 9] =
@@ -29,7 +29,7 @@ const REST: Duration = Duration::from_secs(2);
 ///
 /// # Errors
 /// If a run fails.
-pub fn run(name: &str, seed: u64, told: &mut dyn FnMut(Row)) -> Result<bool, Failure> {
+pub fn run(name: &str, seed: u64, told: &mut dyn Audience) -> Result<bool, Failure> {
     match name {
         "sizes" => sizes(told),
         "operations" => operations(seed, told)?,
@@ -49,7 +49,7 @@ pub fn run(name: &str, seed: u64, told: &mut dyn FnMut(Row)) -> Result<bool, Fai
 }
 
 /// One point of an experiment: `churn-poisson-180`, `size-1000`, `scale-groups-160`.
-fn point(name: &str, seed: u64, told: &mut dyn FnMut(Row)) -> Option<Result<(), Failure>> {
+fn point(name: &str, seed: u64, told: &mut dyn Audience) -> Option<Result<(), Failure>> {
     let (experiment, point) = name.split_once('-')?;
     match experiment {
         "churn" => land::churn(point, seed, told),
@@ -80,7 +80,7 @@ fn rest(world: &mut World<Ring>) -> Result<(), Failure> {
 }
 
 /// Figure 7: how likely a group loses its majority while a member is replaced, by its size and by how long nodes live.
-fn sizes(told: &mut dyn FnMut(Row)) {
+fn sizes(told: &mut dyn Audience) {
     /// Seconds that it takes to notice a death and to replace who died: the paper's.
     const WINDOW: f64 = 1.5;
     for lifetime in [100.0, 500.0] {
@@ -88,7 +88,7 @@ fn sizes(told: &mut dyn FnMut(Row)) {
         for members in 2..=14 {
             let fails = chance_of_failure(&vec![chance; members]);
             let row = Row::new("sizes").number("lifetime_s", lifetime).count("members", members as u64);
-            told(row.number("nines", -fails.log10()));
+            told.row(row.number("nines", -fails.log10()));
         }
     }
 }
@@ -113,7 +113,7 @@ fn founded(copies: u8, sites: Sites, way: u64, preset: Preset, seed: u64) -> Set
 }
 
 /// Table 2: what failures, joins, splits and merges take.
-fn operations(seed: u64, told: &mut dyn FnMut(Row)) -> Result<(), Failure> {
+fn operations(seed: u64, told: &mut dyn Audience) -> Result<(), Failure> {
     let settings = [
         (Sites::One, 150, Preset::Steady),
         (Sites::One, 300, Preset::Steady),
@@ -132,14 +132,14 @@ fn operations(seed: u64, told: &mut dyn FnMut(Row)) -> Result<(), Failure> {
                 .number("way_ms", way as f64 / 1e3)
                 .text("policies", format!("{preset:?}").to_lowercase())
                 .text("kind", kind.name());
-            told(describe(row, &of_kind));
+            told.row(describe(row, &of_kind));
         }
     }
     Ok(())
 }
 
 /// Figure 9: what clients' operations take in one group, by its size, counted from whom they ask.
-fn latencies(seed: u64, told: &mut dyn FnMut(Row)) -> Result<(), Failure> {
+fn latencies(seed: u64, told: &mut dyn Audience) -> Result<(), Failure> {
     for sites in [Sites::One, Sites::Three] {
         for copies in SIZES {
             for leases in [true, false] {
@@ -153,7 +153,7 @@ fn latencies(seed: u64, told: &mut dyn FnMut(Row)) -> Result<(), Failure> {
                         .text("sites", sites.name())
                         .count("members", u64::from(copies))
                         .text("kind", if leases { kind.name() } else { "read without lease" });
-                    told(quantiles(row, took));
+                    told.row(quantiles(row, took));
                 }
             }
         }
@@ -162,7 +162,7 @@ fn latencies(seed: u64, told: &mut dyn FnMut(Row)) -> Result<(), Failure> {
 }
 
 /// Figure 10: what writes take where nodes stand all over the world, by the policies by which they join and lead.
-fn joins(seed: u64, told: &mut dyn FnMut(Row)) -> Result<(), Failure> {
+fn joins(seed: u64, told: &mut dyn Audience) -> Result<(), Failure> {
     for preset in [Preset::Steady, Preset::Wide] {
         let setup = Setup {
             nodes: 96,
@@ -181,7 +181,7 @@ fn joins(seed: u64, told: &mut dyn FnMut(Row)) -> Result<(), Failure> {
             .text("sites", setup.sites.name())
             .count("nodes", setup.nodes as u64)
             .text("policies", format!("{preset:?}").to_lowercase());
-        told(quantiles(row, took));
+        told.row(quantiles(row, took));
     }
     Ok(())
 }

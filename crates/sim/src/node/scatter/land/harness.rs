@@ -10,7 +10,7 @@ use quorate_node::Ticket;
 
 use super::kind::{Answer, Kind, Said};
 use super::setup::{FOUNDERS, Setup};
-use crate::{Agenda, Boot, Harness, Input, Msg, Nodes, Replacement, Seen, Verdict};
+use crate::{Agenda, Boot, Harness, Input, Latency, Msg, Nodes, Replacement, Seen, Verdict};
 
 const JOIN: u64 = 0;
 const ASK: u64 = 1;
@@ -122,7 +122,7 @@ impl<K: Kind> Land<K> {
         for node in serving {
             self.began.remove(&node);
             self.ready.push(node);
-            self.expect_death(node, now);
+            self.expect_death(node, self.setup.lives.of(self.setup.lifetime), now);
         }
         for node in late {
             match nodes.machine(node).map(K::is_stranger) {
@@ -220,10 +220,9 @@ impl<K: Kind> Land<K> {
         self.records.push(Record { client: ticket.0, start, end, outcome: ending, ops: vec![op], is_final });
     }
 
-    fn expect_death(&mut self, node: NodeId, now: Duration) {
+    fn expect_death(&mut self, node: NodeId, left: Latency, now: Duration) {
         if let Some(due) = &mut self.deaths_due {
-            let life = self.setup.lives.of(self.setup.lifetime).draw(&mut self.rng);
-            due.insert((now + Duration::from_nanos(life), node));
+            due.insert((now + Duration::from_nanos(left.draw(&mut self.rng)), node));
         }
     }
 
@@ -233,7 +232,8 @@ impl<K: Kind> Land<K> {
             self.deaths_due = None;
         } else if self.deaths_due.is_none() {
             self.deaths_due = Some(BTreeSet::new());
-            self.ready.clone().into_iter().for_each(|node| self.expect_death(node, now));
+            let left = self.setup.lives.left(self.setup.lifetime);
+            self.ready.clone().into_iter().for_each(|node| self.expect_death(node, left, now));
         }
         while let Some(due) = &mut self.deaths_due
             && let Some((_, node)) = due.first().copied().filter(|(at, _)| *at <= now)

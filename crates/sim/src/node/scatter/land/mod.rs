@@ -19,26 +19,26 @@ mod tally;
 
 use std::time::Duration;
 
-use crate::{Failure, Row};
+use crate::{Audience, Failure};
 
 pub use setup::{Lives, Setup};
 pub use tally::{measure, measure_baseline};
 
 /// 100 to 10,000 nodes.
-pub(super) fn size(seed: u64, told: &mut dyn FnMut(Row)) -> Result<(), Failure> {
+pub(super) fn size(seed: u64, told: &mut dyn Audience) -> Result<(), Failure> {
     [100, 200, 500, 1_000, 2_000, 5_000, 10_000].into_iter().try_for_each(|nodes| of_size(nodes, seed, told))
 }
 
 /// So many nodes.
-pub(super) fn of_size(nodes: usize, seed: u64, told: &mut dyn FnMut(Row)) -> Result<(), Failure> {
-    measure(&Setup::of(nodes, seed)).map(told)
+pub(super) fn of_size(nodes: usize, seed: u64, told: &mut dyn Audience) -> Result<(), Failure> {
+    measure(&Setup::of(nodes, seed), told)
 }
 
 /// Nodes in figures 13 and 14.
 const NODES: usize = 840;
 
 /// One point of the ring or of the baseline, by its name without the experiment's: `poisson-180`, `baseline-pareto-100`.
-pub(super) fn churn(point: &str, seed: u64, told: &mut dyn FnMut(Row)) -> Option<Result<(), Failure>> {
+pub(super) fn churn(point: &str, seed: u64, told: &mut dyn Audience) -> Option<Result<(), Failure>> {
     let (is_baseline, point) = match point.strip_prefix("baseline-") {
         Some(point) => (true, point),
         None => (false, point),
@@ -47,17 +47,16 @@ pub(super) fn churn(point: &str, seed: u64, told: &mut dyn FnMut(Row)) -> Option
     let lives = [Lives::Exponential, Lives::Pareto].into_iter().find(|it| it.name() == lives)?;
     let lifetime = Duration::from_secs(seconds.parse().ok()?);
     let setup = Setup::churn(NODES, lives, lifetime, seed);
-    let row = if is_baseline { measure_baseline(&setup) } else { measure(&setup) };
-    Some(row.map(told))
+    Some(if is_baseline { measure_baseline(&setup, told) } else { measure(&setup, told) })
 }
 
 /// Figures 13 and 14: 840 nodes all over the world, lifetimes of 100 to 1,000 s, beside the baseline.
-pub(super) fn churns(seed: u64, told: &mut dyn FnMut(Row)) -> Result<(), Failure> {
+pub(super) fn churns(seed: u64, told: &mut dyn Audience) -> Result<(), Failure> {
     for lives in [Lives::Exponential, Lives::Pareto] {
         for seconds in [100, 180, 300, 500, 1_000] {
             let setup = Setup::churn(NODES, lives, Duration::from_secs(seconds), seed);
-            told(measure_baseline(&setup)?);
-            told(measure(&setup)?);
+            measure_baseline(&setup, told)?;
+            measure(&setup, told)?;
         }
     }
     Ok(())
@@ -66,7 +65,23 @@ pub(super) fn churns(seed: u64, told: &mut dyn FnMut(Row)) -> Result<(), Failure
 #[cfg(test)]
 mod tests {
     use super::*;
+    use quorate_kernel::NodeId;
+    use quorate_node::Node;
+
+    use super::harness::Land;
+    use super::kind::Kind as _;
     use crate::row::Fact;
+    use crate::{Row, World};
+
+    /// The one row of a run.
+    fn row_of(
+        run: fn(&Setup, &mut dyn Audience) -> Result<(), Failure>,
+        setup: &Setup,
+    ) -> Result<Row, Failure> {
+        let mut rows = Vec::new();
+        run(setup, &mut |row| rows.push(row))?;
+        Ok(rows.pop().expect("a run that ends well has a row"))
+    }
 
     fn number(row: &Row, name: &str) -> f64 {
         match row.facts.iter().find(|(known, _)| *known == name) {
@@ -83,7 +98,7 @@ mod tests {
         let lifetime = Duration::from_secs(100);
         let setup =
             Setup { keys: 1_000, think, warm, span, ..Setup::churn(100, Lives::Exponential, lifetime, 3) };
-        let row = measure(&setup).expect("it stays whole, and what clients saw makes sense");
+        let row = row_of(measure, &setup).expect("it stays whole, and what clients saw makes sense");
         assert!(number(&row, "deaths") > 30.0, "{row:?}");
         assert!(number(&row, "answered_percent") > 99.0, "{row:?}");
     }
@@ -106,7 +121,7 @@ mod tests {
     /// Nodes that had just come and were not connected to most others yet took buckets for lost, and refused what they were asked.
     #[test]
     fn nothing_is_refused_while_nodes_live_forty_seconds() {
-        let row = measure(&shaken(30, 3)).expect("it stays whole");
+        let row = row_of(measure, &shaken(30, 3)).expect("it stays whole");
         assert!(number(&row, "deaths") > 5.0, "{row:?}");
         assert_eq!(number(&row, "failed"), 0.0, "{row:?}");
         assert!(number(&row, "answered_percent") > 99.0, "{row:?}");
@@ -118,12 +133,12 @@ mod tests {
         // So many deaths that no seed is lucky: the one of ten that contradicts itself least has seven such reads.
         let (lifetime, span) = (Duration::from_secs(20), Duration::from_secs(30));
         let setup = Setup { keys: 500, span, ..Setup::churn(60, Lives::Exponential, lifetime, 1) };
-        let row = measure_baseline(&setup).expect("everybody finds a place");
-        assert_eq!(measure_baseline(&setup).expect("again"), row, "the same seed gives the same row");
+        let row = row_of(measure_baseline, &setup).expect("everybody finds a place");
+        assert_eq!(row_of(measure_baseline, &setup).expect("again"), row, "the same seed gives the same row");
         assert!(number(&row, "answered_percent") > 90.0, "{row:?}");
         assert!(number(&row, "stale") > 0.0, "{row:?}");
         let calm = Setup { lifetime: Duration::from_secs(100_000), ..setup };
-        let row = measure_baseline(&calm).expect("everybody finds a place");
+        let row = row_of(measure_baseline, &calm).expect("everybody finds a place");
         assert_eq!((number(&row, "stale"), number(&row, "keys_lost")), (0.0, 0.0), "{row:?}");
         assert!(number(&row, "answered_percent") > 99.9, "{row:?}");
     }
@@ -136,7 +151,7 @@ mod tests {
 
     #[test]
     fn silence_alone_shows_who_is_gone() {
-        let row = measure(&unheard()).expect("groups let go of all who are gone");
+        let row = row_of(measure, &unheard()).expect("groups let go of all who are gone");
         assert!(number(&row, "deaths") > 5.0, "{row:?}");
         assert!(number(&row, "answered_percent") > 99.0, "{row:?}");
     }
@@ -145,18 +160,36 @@ mod tests {
     #[test]
     fn who_is_never_taken_for_silent_stays_for_good() {
         let mutant = Some(quorate_shard::Mutant::SilenceUnnoticed);
-        let failure = measure(&Setup { mutant, ..unheard() }).expect_err("groups keep whoever is gone");
+        let failure =
+            row_of(measure, &Setup { mutant, ..unheard() }).expect_err("groups keep whoever is gone");
         // With time they cost a log its majority.
         let shows = ["is gone and still a member", "nobody leads"];
         assert!(shows.iter().any(|text| failure.to_string().contains(text)), "{failure}");
+    }
+
+    /// A group that took in everybody who came grew until nobody could come any more, and split only then.
+    #[test]
+    fn who_comes_waits_until_groups_have_split() {
+        let setup = Setup { joins_percent: 100, ..Setup::of(60, 1) };
+        let mut world: World<Land<Node>> = World::new(setup.world(), Land::new(setup));
+        let mut most = 0;
+        while world.now() < Duration::from_secs(20) {
+            world.run_for(Duration::from_millis(100));
+            let groups = world.nodes().live().flat_map(|(_, node)| node.groups());
+            most = groups.map(|group| group.members.len()).fold(most, usize::max);
+        }
+        let is_in = |(id, node): (NodeId, &Node)| node.has_place(id);
+        assert!(world.nodes().live().all(is_in), "all have found a group");
+        // Groups of seven have five to nine members, and split when they have one more.
+        assert!(most <= 10, "{most} members");
     }
 
     #[test]
     fn a_hundred_nodes_form_a_ring_and_stay_whole() {
         let setup =
             Setup { span: Duration::from_secs(10), lifetime: Duration::from_secs(100), ..Setup::of(100, 1) };
-        let row = measure(&setup).expect("it forms and stays whole");
-        assert_eq!(measure(&setup).expect("again"), row, "the same seed gives the same row");
+        let row = row_of(measure, &setup).expect("it forms and stays whole");
+        assert_eq!(row_of(measure, &setup).expect("again"), row, "the same seed gives the same row");
         assert!(number(&row, "deaths") > 3.0, "{row:?}");
         assert!(number(&row, "answered_percent") > 99.0, "{row:?}");
     }

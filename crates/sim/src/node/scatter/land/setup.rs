@@ -13,6 +13,14 @@ use crate::{ClockOptions, DiskOptions, Latency, NetworkOptions, Order, WorldOpti
 /// Nodes that found the ring; all others join.
 pub(super) const FOUNDERS: u64 = 7;
 
+/// Pareto's, in the paper.
+const SHAPE: f64 = 1.1;
+
+/// The least that a lifetime of Pareto's can be, by the mean.
+fn least(mean: Duration) -> Duration {
+    mean.mul_f64((SHAPE - 1.0) / SHAPE)
+}
+
 /// How lifetimes are spread.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
 pub enum Lives {
@@ -33,10 +41,18 @@ impl Lives {
 
     /// Lifetimes with this mean.
     pub(super) fn of(self, mean: Duration) -> Latency {
-        const SHAPE: f64 = 1.1;
         match self {
             Lives::Exponential => Latency::Exponential { floor: Duration::ZERO, mean },
-            Lives::Pareto => Latency::Pareto { least: mean.mul_f64((SHAPE - 1.0) / SHAPE), shape: SHAPE },
+            Lives::Pareto => Latency::Pareto { least: least(mean), shape: SHAPE },
+        }
+    }
+
+    /// What is left for those who are there when nodes have been coming and going for long.
+    pub(super) fn left(self, mean: Duration) -> Latency {
+        match self {
+            // It does not matter how long they have lived.
+            Lives::Exponential => self.of(mean),
+            Lives::Pareto => Latency::ParetoLeft { least: least(mean), shape: SHAPE },
         }
     }
 }

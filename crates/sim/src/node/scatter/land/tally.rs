@@ -14,7 +14,7 @@ use super::kind::Kind;
 use super::setup::Setup;
 use super::stale;
 use crate::node::grouped::whole_ring;
-use crate::{Failure, Row, World};
+use crate::{Audience, Failure, Row, World};
 
 /// How long a ring may take to form, and to be whole in the end.
 const FORM_MAX: Duration = Duration::from_secs(600);
@@ -31,18 +31,35 @@ fn outside<K: Kind>(world: &World<Land<K>>) -> usize {
     world.harness().waiting().max(world.nodes().live().filter(is_out).count())
 }
 
+/// Runs for a while, and tells how far it is.
+fn run_for<K: Kind>(
+    world: &mut World<Land<K>>,
+    span: Duration,
+    phase: &'static str,
+    told: &mut dyn Audience,
+) -> Result<(), Failure> {
+    let until = world.now() + span;
+    while world.now() < until {
+        world.run_until(until.min(world.now() + LOOK));
+        told.far(phase, world.now());
+        if let Some(failure) = world.failure() {
+            return Err(failure.clone());
+        }
+    }
+    Ok(())
+}
+
+/// Runs until it is so.
 fn run_until<K: Kind>(
     world: &mut World<Land<K>>,
     most: Duration,
-    why: &str,
+    (phase, why): (&'static str, &str),
+    told: &mut dyn Audience,
     is_so: impl Fn(&World<Land<K>>) -> Result<(), String>,
 ) -> Result<(), Failure> {
     let until = world.now() + most;
     loop {
-        world.run_for(LOOK);
-        if let Some(failure) = world.failure() {
-            return Err(failure.clone());
-        }
+        run_for(world, LOOK, phase, told)?;
         match is_so(world) {
             Ok(()) => return Ok(()),
             Err(not_yet) if world.now() >= until => {
@@ -71,13 +88,19 @@ struct Counted {
 }
 
 /// Lets nodes come until all have a place, lets them die and be replaced, and counts.
-fn live<K: Kind>(world: &mut World<Land<K>>, setup: &Setup) -> Result<Counted, Failure> {
-    run_until(world, FORM_MAX, "not everybody finds a place", |world| match outside(world) {
-        0 => Ok(()),
-        out => Err(format!("{out} nodes have none")),
+fn live<K: Kind>(
+    world: &mut World<Land<K>>,
+    setup: &Setup,
+    told: &mut dyn Audience,
+) -> Result<Counted, Failure> {
+    run_until(world, FORM_MAX, ("forms", "not everybody finds a place"), told, |world| {
+        match outside(world) {
+            0 => Ok(()),
+            out => Err(format!("{out} nodes have none")),
+        }
     })?;
     let formed = world.now();
-    world.run_for(SETTLED);
+    run_for(world, SETTLED, "settles", told)?;
     let counts = |world: &World<Land<K>>| {
         let marks = world.marks();
         let sent = world.counts().messages_sent;
@@ -85,9 +108,9 @@ fn live<K: Kind>(world: &mut World<Land<K>>, setup: &Setup) -> Result<Counted, F
     };
     let before = counts(world);
     world.harness_mut().is_open = true;
-    world.run_for(setup.warm);
+    run_for(world, setup.warm, "warms up", told)?;
     world.harness_mut().counts = true;
-    world.run_for(setup.span);
+    run_for(world, setup.span, "is counted", told)?;
     let after = counts(world);
     (world.harness_mut().is_open, world.harness_mut().counts) = (false, false);
     let [messages, seeks, changes] = [0, 1, 2].map(|at| after[at] - before[at]);
@@ -112,36 +135,37 @@ fn begun(setup: &Setup, experiment: &'static str, counted: &Counted, deaths: u64
 ///
 /// # Errors
 /// If not everybody finds a place.
-pub fn measure_baseline(setup: &Setup) -> Result<Row, Failure> {
+pub fn measure_baseline(setup: &Setup, told: &mut dyn Audience) -> Result<(), Failure> {
     let mut world: World<Land<Dht>> = World::new(setup.world(), Land::new(setup.clone()));
-    let counted = live(&mut world, setup)?;
+    let counted = live(&mut world, setup, told)?;
     // All that can be repaired is.
-    world.run_for(WHOLE_MAX);
-    let records = look_again(&mut world, setup)?;
+    run_for(&mut world, WHOLE_MAX, "heals", told)?;
+    let records = look_again(&mut world, setup, told)?;
     let [meanwhile, last] = stale::count(records.iter());
     let land = world.harness();
     let row = begun(setup, "churn-baseline", &counted, land.deaths);
-    Ok(answers(row, &land.got)
+    let row = answers(row, &land.got)
         .count("reads", meanwhile.reads)
         .count("stale", meanwhile.stale)
         .number("stale_percent", 100.0 * meanwhile.stale as f64 / meanwhile.reads.max(1) as f64)
         .count("keys", last.reads)
-        .count("keys_lost", last.stale))
+        .count("keys_lost", last.stale);
+    told.row(row);
+    Ok(())
 }
 
 /// Runs a setup; one row of results.
 ///
 /// # Errors
 /// If the ring does not form, or is not whole in the end, or answers make no sense.
-pub fn measure(setup: &Setup) -> Result<Row, Failure> {
+pub fn measure(setup: &Setup, told: &mut dyn Audience) -> Result<(), Failure> {
     let mut world: World<Land<Node>> = World::new(setup.world(), Land::new(setup.clone()));
-    let counted = live(&mut world, setup)?;
+    let counted = live(&mut world, setup, told)?;
     let buckets = setup.buckets();
-    run_until(&mut world, WHOLE_MAX, "the ring is not whole in the end", |world| {
-        whole_ring(world.nodes(), buckets).map(drop)
-    })?;
+    let heals = ("heals", "the ring is not whole in the end");
+    run_until(&mut world, WHOLE_MAX, heals, told, |world| whole_ring(world.nodes(), buckets).map(drop))?;
     let groups = whole_ring(world.nodes(), buckets).map_err(Failure::Liveness)?;
-    let judged = judge(&mut world, setup)?;
+    let judged = judge(&mut world, setup, told)?;
     let led = (0..buckets.get())
         .map(Bucket)
         .filter(|bucket| crate::node::operator::leader(world.nodes(), *bucket).is_some());
@@ -163,13 +187,19 @@ pub fn measure(setup: &Setup) -> Result<Row, Failure> {
         let (mean, max) = spread(&world, |node| node.knowledge().counts()[of]);
         row = row.number(name, mean).count(most, max);
     }
-    Ok(answers(row, &world.harness().got).count("judged", judged))
+    told.row(answers(row, &world.harness().got).count("judged", judged));
+    Ok(())
 }
 
 /// Reads every key once more: all that clients did.
-fn look_again<K: Kind>(world: &mut World<Land<K>>, setup: &Setup) -> Result<Vec<Record>, Failure> {
+fn look_again<K: Kind>(
+    world: &mut World<Land<K>>,
+    setup: &Setup,
+    told: &mut dyn Audience,
+) -> Result<Vec<Record>, Failure> {
     world.harness_mut().looks = Some(setup.keys);
-    run_until(world, LOOK_MAX, "the last look does not end", |world| match world.harness() {
+    let looks = ("is looked at once more", "the last look does not end");
+    run_until(world, LOOK_MAX, looks, told, |world| match world.harness() {
         land if land.looks == Some(0) && land.open() == 0 => Ok(()),
         land => Err(format!("{} requests are open", land.open())),
     })?;
@@ -177,11 +207,12 @@ fn look_again<K: Kind>(world: &mut World<Land<K>>, setup: &Setup) -> Result<Vec<
 }
 
 /// Judges all that clients did: how many operations were judged.
-fn judge(world: &mut World<Land<Node>>, setup: &Setup) -> Result<u64, Failure> {
+fn judge(world: &mut World<Land<Node>>, setup: &Setup, told: &mut dyn Audience) -> Result<u64, Failure> {
     if !setup.is_judged {
         return Ok(0);
     }
-    let records = look_again(world, setup)?;
+    let records = look_again(world, setup, told)?;
+    told.far("is judged", world.now());
     let count = records.len() as u64;
     let stale = stale::count(records.iter()).map(|counted| counted.stale);
     let history = History::from_records(records).map_err(|error| Failure::Safety(error.to_string()))?;

@@ -4,13 +4,13 @@ use std::time::Duration;
 
 use super::setup::{Heat, Setup, System};
 use super::tally::measure;
-use crate::{Failure, Row};
+use crate::{Audience, Failure};
 
 /// Figure 16: as many operations as can be, on 20 to 160 nodes with clients and trending authors in proportion.
-pub(in crate::node::scatter) fn scale(seed: u64, told: &mut dyn FnMut(Row)) -> Result<(), Failure> {
+pub(in crate::node::scatter) fn scale(seed: u64, told: &mut dyn Audience) -> Result<(), Failure> {
     for system in [System::Groups, System::Partitions, System::Spread] {
         for nodes in [20, 40, 80, 160] {
-            told(measure("scale", &Setup::chirp(nodes, system, seed))?);
+            measure("scale", &Setup::chirp(nodes, system, seed), told)?;
         }
     }
     Ok(())
@@ -20,19 +20,19 @@ pub(in crate::node::scatter) fn scale(seed: u64, told: &mut dyn FnMut(Row)) -> R
 pub(in crate::node::scatter) fn of_scale(
     point: &str,
     seed: u64,
-    told: &mut dyn FnMut(Row),
+    told: &mut dyn Audience,
 ) -> Option<Result<(), Failure>> {
     let (name, nodes) = point.rsplit_once('-')?;
     let systems = [System::Groups, System::Partitions, System::Spread];
     let system = systems.into_iter().find(|system| system.name() == name)?;
     let setup = Setup::chirp(nodes.parse().ok()?, system, seed);
-    Some(measure("scale", &setup).map(told))
+    Some(measure("scale", &setup, told))
 }
 
 /// Figure 15b: 10,000 fetches a second of all followers of users, on 40 nodes.
-pub(in crate::node::scatter) fn load(seed: u64, told: &mut dyn FnMut(Row)) -> Result<(), Failure> {
+pub(in crate::node::scatter) fn load(seed: u64, told: &mut dyn Audience) -> Result<(), Failure> {
     for system in [System::Groups, System::Partitions, System::Spread] {
-        told(measure("load", &fetches(system, seed))?);
+        measure("load", &fetches(system, seed), told)?;
     }
     Ok(())
 }
@@ -48,10 +48,10 @@ fn fetches(system: System, seed: u64) -> Setup {
 }
 
 /// What is hot becomes something else every minute.
-pub(in crate::node::scatter) fn hot_spots(seed: u64, told: &mut dyn FnMut(Row)) -> Result<(), Failure> {
+pub(in crate::node::scatter) fn hot_spots(seed: u64, told: &mut dyn Audience) -> Result<(), Failure> {
     for heat in [Heat::Authors { percent: 20 }, Heat::Region { percent: 20, width: 8 }] {
         for system in [System::Groups, System::Spread] {
-            told(measure("hot-spots", &moving(40, heat, system, seed))?);
+            measure("hot-spots", &moving(40, heat, system, seed), told)?;
         }
     }
     Ok(())
@@ -65,6 +65,7 @@ fn moving(nodes: usize, heat: Heat, system: System, seed: u64) -> Setup {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::Row;
     use crate::row::Fact;
 
     fn small(system: System) -> Row {
@@ -76,7 +77,10 @@ mod tests {
             span: Duration::from_secs(1),
             ..Setup::chirp(10, system, 3)
         };
-        measure("scale", &setup).expect("it forms, and answers make sense")
+        let mut rows = Vec::new();
+        let ended = measure("scale", &setup, &mut |row| rows.push(row));
+        ended.expect("it forms, and answers make sense");
+        rows.remove(0)
     }
 
     fn number(row: &Row, name: &str) -> f64 {

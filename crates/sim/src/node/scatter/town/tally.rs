@@ -7,7 +7,7 @@ use quorate_kernel::NodeId;
 
 use super::harness::Town;
 use super::setup::{Setup, System};
-use crate::{Counts, Failure, Row, World};
+use crate::{Audience, Counts, Failure, Row, World};
 
 /// How long a cluster may take to form, and how long it must have been formed.
 const FORM_MAX: Duration = Duration::from_secs(300);
@@ -99,11 +99,12 @@ impl Between {
     }
 }
 
-fn formed(setup: &Setup) -> Result<World<Town>, Failure> {
+fn formed(setup: &Setup, told: &mut dyn Audience) -> Result<World<Town>, Failure> {
     let mut world = World::new(setup.world(), Town::new(setup.clone()));
     let mut since = None;
     while world.now() < FORM_MAX {
         world.run_for(Duration::from_millis(100));
+        told.far("forms", world.now());
         if let Some(failure) = world.failure() {
             return Err(failure.clone());
         }
@@ -122,12 +123,16 @@ fn formed(setup: &Setup) -> Result<World<Town>, Failure> {
 ///
 /// # Errors
 /// If the cluster does not form, or answers make no sense.
-pub fn measure(experiment: &'static str, setup: &Setup) -> Result<Row, Failure> {
-    let mut world = formed(setup)?;
+pub fn measure(experiment: &'static str, setup: &Setup, told: &mut dyn Audience) -> Result<(), Failure> {
+    let mut world = formed(setup, told)?;
     for (after, node, input) in world.harness_mut().open() {
         world.input(after, node, input);
     }
-    world.run_for(setup.warm);
+    let warm = world.now() + setup.warm;
+    while world.now() < warm {
+        world.run_until(warm.min(world.now() + WINDOW));
+        told.far("warms up", world.now());
+    }
     let mut readings = vec![read(&world, setup)];
     let began = world.now();
     let mut moves = Vec::new();
@@ -138,13 +143,15 @@ pub fn measure(experiment: &'static str, setup: &Setup) -> Result<Row, Failure> 
             moves.push(readings.len() - 1);
         }
         world.run_for(WINDOW);
+        told.far("is counted", world.now());
         if let Some(failure) = world.failure() {
             return Err(failure.clone());
         }
         readings.push(read(&world, setup));
     }
     let row = describe(experiment, setup, &world);
-    Ok(absorbed(totals(row, &readings), &readings, &moves))
+    told.row(absorbed(totals(row, &readings), &readings, &moves));
+    Ok(())
 }
 
 fn describe(experiment: &'static str, setup: &Setup, world: &World<Town>) -> Row {
