@@ -208,11 +208,9 @@ impl Node {
         let room = self.members_most(size);
         let ring = self.roster.as_mut()?.ring.as_mut()?;
         let is_gone = |id: &NodeId| all_gone.contains(id);
-        // A node that asked one group after the other may be in two: the larger lets it go.
-        let key = |group: &Group| (group.members.len(), group.name.id);
-        let others = ring.groups().filter(|other| other.name.id != group.name.id);
-        let smaller: Vec<&Group> = others.filter(|other| key(other) < key(group)).collect();
-        let is_twice = |id: &NodeId| smaller.iter().any(|other| other.members.contains(id));
+        // A node that asked one group after the other may be in two: one lets it go. Which, never changes: by their sizes, both might.
+        let earlier: Vec<&Group> = ring.groups().filter(|other| other.name.id < group.name.id).collect();
+        let is_twice = |id: &NodeId| earlier.iter().any(|other| other.members.contains(id));
         let stays_twice = self.config.limits.breaks(Mutant::InTwoGroups);
         let wants_out = |id: &NodeId| ring.leavers.contains(&(home, *id));
         let (mut gone, mut emptied, mut twice) = (Vec::new(), Vec::new(), Vec::new());

@@ -19,6 +19,9 @@ use crate::ring::{Ring, Word};
 
 /// How often a node without a group asks for one. Longer than a way around the world and back.
 const ASK_EVERY: Duration = Duration::from_millis(400);
+/// How often it asks the same group before it asks another. Whoever speaks for the group has to be connected to it first, and begins to be when it is
+/// asked; and around the world it takes a second or two until the group has agreed: who asked others meanwhile would be in several.
+const ASKS: u8 = 4;
 /// How many groups it looks at first; and how many where it goes by the time that operations take (Scatter 6.1 and 6.2).
 const SAMPLES: usize = 4;
 const SAMPLES_OF_LATENCY: usize = 3;
@@ -113,16 +116,16 @@ impl Node {
         let home = groups.iter().find(|group| group.name.id == choice.group).map(|group| ring.home(group));
         let Some(home) = home else { return };
         ring.note_asked((cx.now, cx.wall), me, choice, &candidates);
-        ring.asks_again = Some(choice.group);
+        ring.asks_again = Some((choice.group, ASKS - 1));
         self.ask_to_be_let_in(cx, home, out);
     }
 
-    /// Where a group that was just asked has its home. Each is asked twice: whoever speaks for it has to be connected to a node before it lets it in,
-    /// and begins to be when it is asked.
+    /// Where a group has its home that was just asked, and is to be asked again.
     fn home_to_ask_again(&mut self, now: Time) -> Option<Bucket> {
         let most = self.members_most(self.size_wanted(now));
         let ring = self.ring_mut()?;
-        let again = ring.asks_again.take()?;
+        let (again, times) = ring.asks_again.take()?;
+        ring.asks_again = (times > 1).then_some((again, times - 1));
         let group = ring.groups().find(|group| group.name.id == again)?;
         (group.members.len() < most).then(|| ring.home(group))
     }
@@ -184,13 +187,12 @@ impl Node {
         })
     }
 
-    /// A node that asked one group after the other may be in two: it asks the larger to let it go.
+    /// A node that asked one group after the other may be in two: it asks all but one to let it go.
     fn leave_all_but_one(&mut self, out: &mut Out) {
         let me = self.config.me.id;
         let Some(ring) = self.ring() else { return };
         let mut groups = ring.groups_with(me);
-        let key = |group: &&Group| (group.members.len(), group.name.id);
-        groups.sort_by_key(key);
+        groups.sort_by_key(|group| group.name.id);
         let homes: Vec<Bucket> = groups.into_iter().skip(1).map(|group| ring.home(group)).collect();
         if self.config.limits.breaks(Mutant::InTwoGroups) {
             return;

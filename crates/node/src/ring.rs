@@ -129,8 +129,8 @@ pub(crate) struct Ring {
     pub(crate) journal: Journal,
     /// The group that this node, in none, asked last, as it was noted.
     pub(crate) asked: Option<(GroupId, Begun)>,
-    /// The same, as long as it is to be asked once more.
-    pub(crate) asks_again: Option<GroupId>,
+    /// The same, as long as it is to be asked again, and how often.
+    pub(crate) asks_again: Option<(GroupId, u8)>,
     /// Buckets that are to get other leaders, of groups that this node speaks for.
     pub(crate) handings: Vec<Handing>,
     /// The policies that this node chose last for a group that it speaks for.

@@ -216,14 +216,24 @@ impl Node {
         let Some(ring) = self.ring() else { return };
         let is_home = |home: &Bucket| ring.group_of(*home).is_some_and(|group| ring.home(group) == *home);
         for (home, seat) in ring.seats.iter().filter(|(home, _)| is_home(home)).take(TOLD_SEATS) {
-            let word = Word::Seat {
-                figures: Vec::new(),
-                seat: Box::new(seat.clone()),
-                preset: ring.sights.preset(),
-            };
-            // It is chosen: a quorum's disks have it.
-            out.send_early(to, Message::Group(Box::new(word)).about(*home));
+            Node::tell_one_seat(ring, (*home, seat), to, out);
         }
+    }
+
+    /// Tells a node which group a bucket belongs to.
+    fn tell_group(&self, bucket: Bucket, to: NodeId, out: &mut Out) {
+        let Some(ring) = self.ring() else { return };
+        let home = ring.group_of(bucket).map(|group| ring.home(group));
+        if let Some((home, seat)) = home.and_then(|home| Some((home, ring.seats.get(&home)?))) {
+            Node::tell_one_seat(ring, (home, seat), to, out);
+        }
+    }
+
+    fn tell_one_seat(ring: &Ring, (home, seat): (Bucket, &Seat), to: NodeId, out: &mut Out) {
+        let preset = ring.sights.preset();
+        let word = Word::Seat { figures: Vec::new(), seat: Box::new(seat.clone()), preset };
+        // It is chosen: a quorum's disks have it.
+        out.send_early(to, Message::Group(Box::new(word)).about(home));
     }
 
     /// Somebody says something about the group whose home this bucket is.
@@ -239,6 +249,8 @@ impl Node {
                 self.ask_who(from, [from].into_iter(), out);
                 self.want(cx.now, from, out);
                 self.on_wants_group(home, from);
+                // It may be full by now, or part of another.
+                self.tell_group(home, from, out);
             }
             Word::Leaves => self.on_leaves_group(home, from),
             Word::Load(load) => self.on_load(home, load),
