@@ -208,17 +208,18 @@ impl Node {
         let room = self.members_most(size);
         let ring = self.roster.as_mut()?.ring.as_mut()?;
         let is_gone = |id: &NodeId| all_gone.contains(id);
-        // A node that asked one group after the other may be in two: one lets it go. Which, never changes: by their sizes, both might.
-        let earlier: Vec<&Group> = ring.groups().filter(|other| other.name.id < group.name.id).collect();
-        let is_twice = |id: &NodeId| earlier.iter().any(|other| other.members.contains(id));
+        // It knows best itself: what is known here of other groups may be old.
+        let is_twice = |id: &NodeId| {
+            ring.groups().any(|other| other.name.id < group.name.id && other.members.contains(id))
+        };
         let stays_twice = self.config.limits.breaks(Mutant::InTwoGroups);
         let wants_out = |id: &NodeId| ring.leavers.contains(&(home, *id));
         let (mut gone, mut emptied, mut twice) = (Vec::new(), Vec::new(), Vec::new());
         for id in &group.members {
             match () {
                 () if is_gone(id) => gone.push(*id),
+                () if wants_out(id) && is_twice(id) => twice.push(*id),
                 () if wants_out(id) => emptied.push(*id),
-                () if is_twice(id) && !stays_twice => twice.push(*id),
                 () => {}
             }
         }
