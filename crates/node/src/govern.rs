@@ -212,7 +212,6 @@ impl Node {
         let is_twice = |id: &NodeId| {
             ring.groups().any(|other| other.name.id < group.name.id && other.members.contains(id))
         };
-        let stays_twice = self.config.limits.breaks(Mutant::InTwoGroups);
         let wants_out = |id: &NodeId| ring.leavers.contains(&(home, *id));
         let (mut gone, mut emptied, mut twice) = (Vec::new(), Vec::new(), Vec::new());
         for id in &group.members {
@@ -229,11 +228,11 @@ impl Node {
         let staying = group.members.len() - remove.len();
         let room = room.saturating_sub(staying).min(MEMBERS_MAX - group.members.len());
         let asked = ring.joiners.range((home, NodeId(0))..=(home, NodeId(u64::MAX))).map(|(_, id)| *id);
-        let is_free = |id: &NodeId| {
-            let is_there = *id == me || (self.connected.contains(id) && ring.people.get(*id).is_some());
-            is_there && (ring.group_with(*id).is_none() || stays_twice)
-        };
-        let add: Vec<NodeId> = asked.filter(is_free).take(room).collect();
+        // It says that it is in no group, and knows best, as above.
+        let is_there =
+            |id: &NodeId| *id == me || (self.connected.contains(id) && ring.people.get(*id).is_some());
+        let is_new = |id: &NodeId| !group.members.contains(id);
+        let add: Vec<NodeId> = asked.filter(is_there).filter(is_new).take(room).collect();
         ring.joiners.retain(|(other, _)| *other != home);
         ring.leavers.retain(|(other, _)| *other != home);
         let is_change = !(add.is_empty() && remove.is_empty());
