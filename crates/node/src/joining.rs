@@ -87,7 +87,7 @@ impl Node {
         }
         let aim = self.policies().join;
         let Some(ring) = self.ring() else { return };
-        let mut groups: Vec<Group> = ring.groups().cloned().collect();
+        let mut groups: Vec<Group> = ring.groups().filter(|group| ring.is_whole(group)).cloned().collect();
         if !ring.knows_all() {
             let anywhere = cx.rng.next_u64();
             self.seek_position(cx, anywhere, out);
@@ -126,7 +126,7 @@ impl Node {
         let ring = self.ring_mut()?;
         let (again, times) = ring.asks_again.take()?;
         ring.asks_again = (times > 1).then_some((again, times - 1));
-        let group = ring.groups().find(|group| group.name.id == again)?;
+        let group = ring.groups().find(|group| group.name.id == again && ring.is_whole(group))?;
         (group.members.len() < most).then(|| ring.home(group))
     }
 
@@ -192,6 +192,8 @@ impl Node {
         let me = self.config.me.id;
         let Some(ring) = self.ring() else { return };
         let mut groups = ring.groups_with(me);
+        // Else whoever hears of its half of a group that has split would leave that half for what the group was.
+        groups.retain(|group| ring.is_whole(group));
         groups.sort_by_key(|group| group.name.id);
         let homes: Vec<Bucket> = groups.into_iter().skip(1).map(|group| ring.home(group)).collect();
         if self.config.limits.breaks(Mutant::InTwoGroups) {

@@ -117,7 +117,7 @@ pub enum Motive {
         /// From when on they count as gone, in milliseconds.
         repair_ms: u64,
     },
-    /// A member is in another group as well, which is smaller.
+    /// A member is in another group as well, where it stays.
     Twice,
     /// Nodes that are in no group asked to be let in.
     Wants {
@@ -245,7 +245,7 @@ impl fmt::Display for Motive {
             Motive::Gone { missing_ms, repair_ms } => {
                 write!(f, "not there for {missing_ms} ms, counts as gone after {repair_ms}")
             }
-            Motive::Twice => write!(f, "also in another group, which is smaller"),
+            Motive::Twice => write!(f, "also in another group, where it stays"),
             Motive::Wants { members, size } => {
                 write!(f, "in no group and asked; {members} members, {size}")
             }

@@ -279,6 +279,12 @@ impl Node {
         id == self.config.me.id || (self.connected.contains(&id) && !is_silent())
     }
 
+    /// Whether this node has said by now that it wants to be connected to another, or cannot for not knowing where it is.
+    pub(crate) fn has_tried(&self, id: NodeId) -> bool {
+        let is_told = self.peers_told.binary_search_by_key(&id, |peer| peer.id).is_ok();
+        is_told || self.ring().is_none_or(|ring| ring.people.get(id).is_none())
+    }
+
     /// Those who are not there though this node wants to be connected to them.
     pub(crate) fn missed(&self, now: Time) -> BTreeSet<NodeId> {
         self.peers_told.iter().map(|peer| peer.id).filter(|id| !self.is_there(*id, now)).collect()

@@ -321,9 +321,22 @@ impl Ring {
         self.groups().find(|group| group.members.contains(&node))
     }
 
-    /// The groups that a node is in: more than one if it asked several.
+    /// The groups that a node is in: more than one if it asked several, or if what is known of one is old.
     pub(crate) fn groups_with(&self, node: NodeId) -> Vec<&Group> {
         self.groups().filter(|group| group.members.contains(&node)).collect()
+    }
+
+    /// Whether what is known of a group may be all there is to know: none of its buckets is known to belong to another by now, or to have followed it
+    /// to a later epoch. Of a group that has split one half may be heard of long before the other.
+    pub(crate) fn is_whole(&self, group: &Group) -> bool {
+        let follows = |bucket: &Bucket| self.group_of(*bucket).is_none_or(|known| known.name == group.name);
+        self.buckets(group).iter().all(follows)
+    }
+
+    /// The first bucket that is known to belong to a group.
+    pub(crate) fn a_bucket(&self, group: &Group) -> Option<Bucket> {
+        let is_its = |bucket: &Bucket| self.group_of(*bucket).is_some_and(|known| known.name == group.name);
+        self.buckets(group).into_iter().find(is_its)
     }
 
     /// Where a group has its home.

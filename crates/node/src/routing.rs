@@ -278,16 +278,11 @@ impl Node {
         if explores {
             ring.explored_at = cx.now;
         }
-        let lost = ring.group_with(me).filter(|group| {
-            let heard = ring.heard.get(&group.name.id).copied().unwrap_or_default();
-            cx.now.since(heard) >= OWN_EVERY
-        });
-        let lost = lost.map(|group| group.span.start);
-        if let Some(start) = lost {
-            let home = Bucket::of_position(start, count);
-            if !self.takes_batches(home) {
-                self.seek_position(cx, start, out);
-            }
+        let heard = |group: &Group| ring.heard.get(&group.name.id).copied().unwrap_or_default();
+        let is_old = |group: &&Group| !ring.is_whole(group) || cx.now.since(heard(group)) >= OWN_EVERY;
+        let lost = ring.groups_with(me).into_iter().find(is_old).and_then(|group| ring.a_bucket(group));
+        if let Some(bucket) = lost.filter(|bucket| !self.takes_batches(*bucket)) {
+            self.seek_position(cx, bucket.ring_start(count), out);
         }
         if explores {
             let position = cx.rng.next_u64();

@@ -354,13 +354,13 @@ impl Node {
         dead * 2 > may_die && log.iter().any(goes)
     }
 
-    /// Looks which members of the groups are not there of which this node leads buckets.
+    /// Looks which members of the groups are not there of which this node leads buckets. Who has just become one is not connected to it yet.
     fn look_for_missing(&mut self, now: Time) {
         let Some(ring) = self.ring() else { return };
         let led = self.replicas.iter().filter(|(_, replica)| replica.leads);
         let groups = led.filter_map(|(bucket, _)| ring.group_of(*bucket));
         let members: BTreeSet<NodeId> = groups.flat_map(|group| group.members.iter().copied()).collect();
-        let absent = members.into_iter().filter(|id| !self.is_there(*id, now));
+        let absent = members.into_iter().filter(|id| !self.is_there(*id, now) && self.has_tried(*id));
         let since = |id: NodeId| (id, ring.missing.get(&id).copied().unwrap_or(now));
         let missing = absent.map(since).collect();
         if let Some(ring) = self.ring_mut() {

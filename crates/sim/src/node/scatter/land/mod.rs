@@ -66,7 +66,7 @@ pub(super) fn churns(seed: u64, told: &mut dyn Audience) -> Result<(), Failure> 
 mod tests {
     use super::*;
     use quorate_kernel::NodeId;
-    use quorate_node::Node;
+    use quorate_node::{Deed, Journal, Motive, Node};
 
     use super::harness::Land;
     use super::kind::Kind as _;
@@ -182,6 +182,22 @@ mod tests {
         assert!(world.nodes().live().all(is_in), "all have found a group");
         // Groups of seven have five to nine members, and split when they have one more.
         assert!(most <= 10, "{most} members");
+    }
+
+    /// Of a group that had split a node heard of one half before the other, took itself for a member of what the group was as well, and left its half
+    /// for that; and whoever had just come to speak for a group let go of members that it was not connected to yet.
+    #[test]
+    fn nobody_who_lives_is_let_go_while_a_ring_forms_around_the_world() {
+        let setup = Setup::churn(150, Lives::Exponential, Duration::from_secs(300), 1);
+        let mut world: World<Land<Node>> = World::new(setup.world(), Land::new(setup));
+        world.run_for(Duration::from_secs(50));
+        let is_in = |(id, node): (NodeId, &Node)| node.has_place(id);
+        assert!(world.nodes().live().all(is_in), "all have found a group");
+        let deeds = world.nodes().live().filter_map(|(_, node)| node.journal()).flat_map(Journal::deeds);
+        // Who asked two groups and was let in by both leaves one of them, and those who speak for it know that.
+        let is_let_go = |deed: &&Deed| matches!(deed.motive, Motive::Gone { .. } | Motive::Emptied);
+        let let_go: Vec<&Deed> = deeds.filter(is_let_go).collect();
+        assert!(let_go.is_empty(), "{let_go:?}");
     }
 
     #[test]
