@@ -19,7 +19,7 @@ use serde::{Deserialize, Serialize};
 
 use crate::admin::from_log_member;
 use crate::config::NodeConfig;
-use crate::interface::Member;
+use crate::interface::{Member, Output};
 use crate::machine::{Node, Out};
 use crate::message::Message;
 use crate::ring::{Ring, Word};
@@ -344,6 +344,17 @@ impl Node {
             ring.people.chosen = chosen;
         }
         members
+    }
+
+    /// Says that this node wants to be connected to somebody as well. Whom else it wants is looked at another time: in a large ring it misses somebody
+    /// at every turn.
+    pub(crate) fn tell_peer_more(&mut self, id: NodeId, out: &mut Out) {
+        let member = self.ring().and_then(|ring| ring.people.get(id)).map(|person| person.member.clone());
+        let place = self.peers_told.binary_search_by_key(&id, |peer| peer.id);
+        if let (Some(member), Err(place)) = (member, place) {
+            self.peers_told.insert(place, member);
+            out.output(Output::Peers(self.peers_told.clone()));
+        }
     }
 
     /// The members of this node's group and of those beside it, some of them more than once.

@@ -259,11 +259,10 @@ impl Node {
     /// A connection to somebody is of use.
     pub(crate) fn want(&mut self, now: Time, id: NodeId, out: &mut Out) {
         let is_missing = id != self.config.me.id && !self.connected.contains(&id);
-        if let Some(ring) = self.ring_mut() {
-            let is_new = ring.people.want(id, now);
-            if is_missing && is_new {
-                self.tell_peers_now(out);
-            }
+        let Some(ring) = self.ring_mut() else { return };
+        let is_new = ring.people.want(id, now);
+        if is_missing && is_new {
+            self.tell_peer_more(id, out);
         }
     }
 
