@@ -11,7 +11,7 @@ use alloc::vec::Vec;
 use crate::load::{Burden, Shard};
 
 /// How much more than the mean the most loaded group has to have, for what it can bear, before borders move.
-pub const UNEVEN: f64 = 1.2;
+pub const UNEVEN: f64 = 1.1;
 /// How much more than a neighbour a group has to have, for what it can bear, before it gives that neighbour some (the paper's).
 pub const UNEVEN_BESIDE: f64 = 1.6;
 /// Less than this is not worth a move, of what a group should have: loads are never quite the same.
