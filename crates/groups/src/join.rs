@@ -159,6 +159,12 @@ pub fn near_and_far(mut members: Vec<(NodeId, Duration)>) -> (Vec<NodeId>, Vec<N
     (ids(members), ids(far))
 }
 
+/// Who should leave a group so that a machine takes fewer of its members along: of those on one machine with another the last to be named.
+pub fn one_too_many<T: Eq>(members: &[(NodeId, Place<T>)]) -> Option<NodeId> {
+    let shares = |at: usize| members[..at].iter().any(|(_, other)| *other == members[at].1);
+    (0..members.len()).rev().find(|at| shares(*at)).map(|at| members[at].0)
+}
+
 /// Two halves of a group's members, the first not the smaller, both spread over zones, racks and hosts as the whole is.
 pub fn halves<T: Ord + Clone>(members: &[(NodeId, Place<T>)]) -> (Vec<NodeId>, Vec<NodeId>) {
     let mut ordered: Vec<&(NodeId, Place<T>)> = members.iter().collect();
@@ -293,5 +299,18 @@ mod tests {
         let place = |zone, rack, host| Place { zone, rack, host };
         let members = vec![place(1, 1, 1), place(1, 1, 2), place(1, 2, 1), place(2, 1, 1)];
         assert_eq!(Near::count(&place(1, 1, 1), &members), Near { host: 1, rack: 2, zone: 3 });
+    }
+
+    #[test]
+    fn who_shares_a_machine_is_one_too_many() {
+        let on = |node, rack, host| (NodeId(node), Place { zone: 1, rack, host });
+        assert_eq!(
+            one_too_many(&[on(1, 1, 1), on(2, 1, 2), on(3, 2, 1)]),
+            None,
+            "another rack, another machine"
+        );
+        assert_eq!(one_too_many(&[on(1, 1, 1), on(2, 1, 1), on(3, 1, 2)]), Some(NodeId(2)));
+        assert_eq!(one_too_many(&[on(1, 1, 1), on(2, 1, 1), on(3, 1, 1)]), Some(NodeId(3)));
+        assert_eq!(one_too_many::<u8>(&[]), None);
     }
 }

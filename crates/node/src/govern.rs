@@ -9,7 +9,7 @@ use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
 use quorate_api::{Bucket, Outcome, Reply};
-use quorate_groups::join::Place;
+use quorate_groups::join::{Near, Place, one_too_many};
 use quorate_groups::load::middle;
 use quorate_groups::resilience::{Resize, resize};
 use quorate_groups::{Edits, Group, GroupId, MEMBERS_MAX, Operation, Seat, Stand};
@@ -205,6 +205,7 @@ impl Node {
         // Whoever is let go by mistake comes back.
         let all_gone: Vec<NodeId> =
             group.members.iter().copied().filter(|id| self.is_gone(*id, cx.now)).collect();
+        let beside = self.one_too_many(group, size);
         let room = self.members_most(size);
         let ring = self.roster.as_mut()?.ring.as_mut()?;
         let is_gone = |id: &NodeId| all_gone.contains(id);
@@ -222,9 +223,12 @@ impl Node {
                 () => {}
             }
         }
+        // One at a time, and not while others are missed.
+        let is_calm = gone.is_empty() && emptied.is_empty() && twice.is_empty();
+        let beside: Vec<NodeId> = beside.filter(|_| is_calm).into_iter().collect();
         let missed =
             gone.iter().filter_map(|id| ring.missing.get(id)).map(|since| cx.now.since(*since)).min();
-        let remove = [&gone[..], &emptied, &twice].concat();
+        let remove = [&gone[..], &emptied, &twice, &beside].concat();
         let staying = group.members.len() - remove.len();
         let room = room.saturating_sub(staying).min(MEMBERS_MAX - group.members.len());
         let asked = ring.joiners.range((home, NodeId(0))..=(home, NodeId(u64::MAX))).map(|(_, id)| *id);
@@ -246,11 +250,32 @@ impl Node {
             (What::Failure { group, nodes: gone }, gone_for),
             (What::Leave { group, nodes: emptied }, Motive::Emptied),
             (What::Leave { group, nodes: twice }, Motive::Twice),
+            (What::Leave { group, nodes: beside }, Motive::Beside { members, size }),
             (What::Join { group, nodes: add.clone() }, Motive::Wants { members, size }),
         ]);
         deeds.retain(|(what, _)| !what.nodes().is_empty());
         let operation = Operation::Members { group, add, remove };
         Some((is_possible.then_some(Wanted { operation, deeds }), staying))
+    }
+
+    /// A member that goes where nobody shares its machine: its group has enough without it, and one with room has nobody there.
+    fn one_too_many(&self, group: &Group, size: SizeWanted) -> Option<NodeId> {
+        let is_allowed = !self.config.limits.breaks(Mutant::MachineShared);
+        // What is to split spreads its members in doing so.
+        let splits = group.members.len() > size.most && self.middle_of(group).is_some();
+        let may_shrink = group.members.len() > size.least && !splits;
+        if !(is_allowed && may_shrink && self.is_settled(group)) {
+            return None;
+        }
+        let is_known = |group: &Group| group.members.iter().all(|id| self.person(*id).is_some());
+        let id = one_too_many(&self.places_of(group)).filter(|_| is_known(group))?;
+        let (place, ring) = (self.place_of(id), self.ring()?);
+        let is_apart = |other: &Group| {
+            let all: Vec<_> = other.members.iter().map(|id| self.place_of(*id)).collect();
+            is_known(other) && Near::count(&place, &all).host == 0
+        };
+        let has_room = |other: &&Group| other.members.len() <= size.most && ring.is_whole(other);
+        ring.groups().filter(has_room).any(is_apart).then_some(id)
     }
 
     /// Where the members of a group stand.

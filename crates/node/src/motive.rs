@@ -16,6 +16,8 @@ pub enum Policy {
     Resilience,
     /// The same, where the size follows from how long nodes live.
     Lifetimes,
+    /// Members of a group fail apart from each other.
+    Diversity,
     /// Operations are fast.
     Latency,
     /// Everybody has as much to do.
@@ -33,6 +35,7 @@ impl Policy {
             Policy::ByHand => "by hand",
             Policy::Resilience => "resilience",
             Policy::Lifetimes => "lifetimes",
+            Policy::Diversity => "diversity",
             Policy::Latency => "latency",
             Policy::Load => "load",
             Policy::Preset => "preset",
@@ -119,6 +122,13 @@ pub enum Motive {
     },
     /// A member is in another group as well, where it stays.
     Twice,
+    /// A member shares its machine with another, and there is a group with room that has nobody there.
+    Beside {
+        /// How many members the group had.
+        members: usize,
+        /// How many it should have.
+        size: SizeWanted,
+    },
     /// Nodes that are in no group asked to be let in.
     Wants {
         /// How many members the group had.
@@ -219,6 +229,7 @@ impl Motive {
             | Motive::Needy { .. }
             | Motive::Leaderless
             | Motive::LeaderGone => Policy::Resilience,
+            Motive::Beside { .. } => Policy::Diversity,
             Motive::Near { .. } | Motive::Slow { .. } => Policy::Latency,
             Motive::Uneven { .. } | Motive::Busy { .. } | Motive::Unfair { .. } => Policy::Load,
             Motive::Elected { .. } => Policy::Election,
@@ -246,6 +257,12 @@ impl fmt::Display for Motive {
                 write!(f, "not there for {missing_ms} ms, counts as gone after {repair_ms}")
             }
             Motive::Twice => write!(f, "also in another group, where it stays"),
+            Motive::Beside { members, size } => {
+                write!(
+                    f,
+                    "on one machine with another member, and another group has room; {members} members, {size}"
+                )
+            }
             Motive::Wants { members, size } => {
                 write!(f, "in no group and asked; {members} members, {size}")
             }

@@ -96,11 +96,13 @@ pub enum Mutant {
     SpansOverlap,
     /// Who answers nothing is there as long as a connection to it stands.
     SilenceUnnoticed,
+    /// Members of a group that share a machine stay, though another group has room and nobody there.
+    MachineShared,
 }
 
 impl Mutant {
     /// Those that show where groups hold the buckets.
-    pub const OF_GROUPS: [Mutant; 8] = [
+    pub const OF_GROUPS: [Mutant; 9] = [
         Mutant::NotesUncompared,
         Mutant::NotesUnlocked,
         Mutant::NeighboursUntold,
@@ -109,6 +111,7 @@ impl Mutant {
         Mutant::InTwoGroups,
         Mutant::SpansOverlap,
         Mutant::SilenceUnnoticed,
+        Mutant::MachineShared,
     ];
 
     /// All others that show in simulations.

@@ -20,7 +20,7 @@ use super::equality::Equality;
 use super::grouped::{Witness, is_grouped};
 use super::keys::{Keeper, Rules};
 use super::lanes::{Course, Duty, Lane, Stage};
-use super::operator::{Links, Operator, Zeal, leader, member};
+use super::operator::{Links, Operator, Zeal, leader, member, member_beside};
 use super::pebbles::Player;
 use super::pipeline::Pipeline;
 use super::placed::{is_placed, placed};
@@ -287,10 +287,9 @@ impl Harness for Cluster {
         self.witness.booted(node);
         let mut log = self.log.clone();
         log.priority = if self.priorities { (node.0 % 3) as u8 } else { 0 };
-        let bootstrap = match self.first.contains(&node) {
-            true => self.first.iter().copied().map(member).collect(),
-            false => Vec::new(),
-        };
+        let member = if self.topology == Topology::Ring { member_beside } else { member };
+        let founders = self.first.contains(&node).then_some(&self.first);
+        let bootstrap = founders.into_iter().flatten().copied().map(member).collect();
         let (limits, buckets) = (self.limits.clone(), self.buckets);
         let (me, copies, placing) = (member(node), self.copies, placed(node, self.placing.clone()));
         let (cluster, topology) = (ClusterId(7), self.topology);

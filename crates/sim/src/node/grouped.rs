@@ -9,7 +9,7 @@ use quorate_groups::{Name, Stand, Which};
 use quorate_kernel::NodeId;
 use quorate_node::{Group, Motive, Node, Seat, What};
 
-use super::operator::leader;
+use super::operator::{leader, machine_of};
 use super::placed::holds;
 use crate::{Nodes, Verdict};
 
@@ -119,6 +119,7 @@ fn fits(what: &What, motive: &Motive) -> bool {
         (What::Join { .. }, Motive::Wants { .. }) | (What::Leave { .. }, Motive::Emptied | Motive::Twice) => {
             true
         }
+        (What::Leave { .. }, Motive::Beside { members, size }) => *members > size.least,
         (
             What::Split { .. } | What::Merge { .. } | What::Repartition { .. } | What::Migrate { .. },
             Motive::Asked,
@@ -189,6 +190,26 @@ pub(super) fn is_grouped(nodes: &Nodes<Node>, buckets: NonZeroU16, copies: u8) -
             return Err(format!("{group:?} should have {sizes:?} members"));
         }
         own.into_iter().try_for_each(|bucket| holds(nodes, bucket, &group.members))?;
+    }
+    is_apart(&stands, sizes)
+}
+
+/// Whether no group that could do with less has two members on one machine, if another has room and nobody there.
+fn is_apart(stands: &[Stand], sizes: Sizes) -> Verdict {
+    for Stand { group, .. } in stands.iter().filter(|stand| stand.group.members.len() > sizes.least) {
+        let on =
+            |machine, group: &Group| group.members.iter().filter(|id| machine_of(**id) == machine).count();
+        let shared = group.members.iter().map(|id| machine_of(*id)).filter(|machine| on(*machine, group) > 1);
+        for machine in shared {
+            let fits =
+                |other: &&Stand| other.group.members.len() <= sizes.most && on(machine, &other.group) == 0;
+            if let Some(other) = stands.iter().find(fits) {
+                return Err(format!(
+                    "{group:?} has two members on a machine where {:?} has none",
+                    other.group
+                ));
+            }
+        }
     }
     Ok(())
 }

@@ -42,6 +42,18 @@ pub(crate) fn member(id: NodeId) -> Member {
     Member { id, endpoints: Endpoints { peer, client, admin, cluster }.into() }
 }
 
+/// The same, in a world whose machines run one node or two.
+pub(crate) fn member_beside(id: NodeId) -> Member {
+    let at = |door: &str| format!("{door}.machine-{}:{id}", machine_of(id));
+    let (peer, client, admin, cluster) = (at("peer"), at("client"), at("admin"), at("cluster"));
+    Member { id, endpoints: Endpoints { peer, client, admin, cluster }.into() }
+}
+
+/// Which machine a node is on there: 1 and 4 share one, 2 and 5, 6 and 9, since nodes of one machine are of one zone (`placed.rs`).
+pub(crate) fn machine_of(id: NodeId) -> u64 {
+    id.0 % 3 + 3 * (id.0 / 6)
+}
+
 impl Operator {
     pub(crate) fn new(zeal: Zeal) -> Self {
         Operator {
