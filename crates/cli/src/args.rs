@@ -170,6 +170,10 @@ pub(crate) struct Start {
     /// nodes (3 if nothing says it) that split, merge and take nodes in by their own decision, over 32 buckets if nothing says how many.
     #[arg(long, value_name = "view|ring", env = "QUORATE_TOPOLOGY", value_parser = topology)]
     pub(crate) topology: Option<Topology>,
+    /// How many nodes this process runs, one for each processor at most; 1 if nothing says it. They share the door for Redis clients, and have the
+    /// ports that follow on the others.
+    #[arg(long, value_name = "N", env = "QUORATE_CORES")]
+    pub(crate) cores: Option<u16>,
     /// Everything else.
     #[command(flatten)]
     pub(crate) settings: Settings,

@@ -68,11 +68,8 @@ pub(crate) fn code_of(error: &anyhow::Error) -> u8 {
     if let Some(coded) = error.downcast_ref::<Coded>() {
         return coded.code;
     }
-    if let Some(start) = error.downcast_ref::<quorate_host::StartError>() {
-        return start.exit_code();
-    }
-    if let Some(run) = error.downcast_ref::<quorate_host::RunError>() {
-        return run.exit_code();
+    if let Some(host) = error.downcast_ref::<quorate_host::HostError>() {
+        return host.exit_code();
     }
     if error.downcast_ref::<quorate_host::ConfigError>().is_some() {
         return CONFIG;

@@ -184,6 +184,11 @@ section! {
         rack: String = String::new(),
         /// How much this node should hold, in proportion to the others.
         capacity: u32 = 1,
+        /// How many nodes this process runs, each with a loop and a log of its own on a thread of its own: up to one for each processor. The first
+        /// listens as configured and keeps `data`; the next share its door for Redis clients, have the ports that follow its other
+        /// three, keep `data/core-2` and so on, and join it. They are on one machine, so no group has two of them if it can do without, and no bucket
+        /// where racks have no names. Small: processors idle; large: nodes wait for each other's turns.
+        cores: u16 = 1,
     }
 }
 

@@ -61,6 +61,15 @@ pub enum StartError {
         /// What the configuration says.
         asked: u8,
     },
+    /// All nodes hold everything, and this machine was to run several of them.
+    #[error(
+        "cluster.cores = {cores}, but all nodes of this cluster hold everything, so that one on each machine is enough: take that \
+         setting (or --cores) away, or found a cluster whose nodes share the keys out (--topology ring, or --copies)"
+    )]
+    Cores {
+        /// What the configuration says.
+        cores: u16,
+    },
     /// The log cannot be used.
     #[error(transparent)]
     Log(#[from] OpenError),
@@ -118,6 +127,7 @@ impl StartError {
             StartError::Config(_)
             | StartError::Buckets { .. }
             | StartError::Copies { .. }
+            | StartError::Cores { .. }
             | StartError::Topology { .. } => 78,
             StartError::Data(DataDirError::InUse { .. }) => 73,
             StartError::Data(_)
@@ -162,6 +172,27 @@ impl RunError {
         match self {
             RunError::Disk { .. } => 74,
             RunError::System { .. } => 71,
+        }
+    }
+}
+
+/// Why a process that runs nodes ended other than by being asked.
+#[derive(Debug, Error)]
+pub enum HostError {
+    /// A node did not start.
+    #[error(transparent)]
+    Start(#[from] StartError),
+    /// A node ended.
+    #[error(transparent)]
+    Run(#[from] RunError),
+}
+
+impl HostError {
+    /// The exit code of the process.
+    pub fn exit_code(&self) -> u8 {
+        match self {
+            HostError::Start(error) => error.exit_code(),
+            HostError::Run(error) => error.exit_code(),
         }
     }
 }

@@ -16,6 +16,7 @@ mod clients;
 mod clock;
 pub mod config;
 mod control;
+mod cores;
 mod doors;
 mod driver;
 mod error;
@@ -39,7 +40,7 @@ pub use admin::{
 pub use config::{Config, ConfigError};
 pub use control::{Addresses, Handle};
 pub use driver::{Joined, Room};
-pub use error::{RunError, StartError};
+pub use error::{HostError, RunError, StartError};
 pub use hosted::Hosted;
 pub use peers::PeerStats;
 pub use peers::hello::Shape;

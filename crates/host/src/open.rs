@@ -10,8 +10,8 @@ use quorate_engine::lsm::{self, LsmStore};
 use quorate_engine::wal::{self, Wal};
 use quorate_kernel::{ClusterId, NodeId, wire};
 use quorate_node::{
-    Agreement, Endpoints, Journal, LogConfig, Map, Member, Node, NodeConfig, Placing, Preset, Status,
-    Topology,
+    Agreement, Endpoints, Journal, LABEL_BYTES_MAX, LogConfig, Map, Member, Node, NodeConfig, Placing,
+    Preset, Status, Topology,
 };
 use quorate_store::{MemoryStore, Store};
 
@@ -63,9 +63,18 @@ impl Host {
             Some(dir) => on_disk(&config, dir, endpoints)?,
             None => in_memory(&config, endpoints)?,
         };
-        let (log, limits, placing) = (log_config(&config), node_limits(&config), placing(&config));
+        let Shape { buckets, copies, topology } = parts.shape;
+        if config.cluster.cores > 1 && buckets > 0 && copies == 0 && topology == Topology::View {
+            return Err(StartError::Cores { cores: config.cluster.cores });
+        }
+        let (log, limits, mut placing) = (log_config(&config), node_limits(&config), placing(&config));
+        let has_neighbours = config.cluster.cores > 1;
         launch(config, options, doors, parts, |identity| {
             let me = Member { id: identity.id, endpoints: identity.endpoints.clone().into() };
+            if has_neighbours && identity.shape.topology == Topology::View && placing.rack.is_empty() {
+                // Groups look at machines by themselves.
+                placing.rack = machine(&identity.endpoints).as_bytes().to_vec().into();
+            }
             // A node that joins is told before it hears from anybody.
             let buckets = NonZeroU16::new(identity.shape.buckets).unwrap_or(NonZeroU16::MIN);
             let (cluster, Shape { copies, topology, .. }) = (identity.cluster, identity.shape);
@@ -107,6 +116,12 @@ fn placing(config: &Config) -> Placing {
         nines: cluster.nines,
         ..Placing::production()
     }
+}
+
+/// The machine, as far as an address tells it, and a label may be long.
+fn machine(endpoints: &Endpoints) -> &str {
+    let host = endpoints.peer.rsplit_once(':').map_or(&*endpoints.peer, |(host, _)| host);
+    &host[..host.floor_char_boundary(LABEL_BYTES_MAX)]
 }
 
 /// Who a node is that has never run, and the first members of its cluster if it founds one.

@@ -250,7 +250,8 @@ fn restore<M: Hosted>(
 
 /// Every connection takes a descriptor; running out of them hurts peers and the log as well.
 fn check_descriptors(config: &Config) {
-    let wanted = config.limits.connections_max as u64 + config.peers.connections_max as u64;
+    let of_one = config.limits.connections_max as u64 + config.peers.connections_max as u64;
+    let wanted = of_one * u64::from(config.cluster.cores);
     let allowed = raise_descriptors(wanted);
     if allowed < wanted {
         tracing::warn!(

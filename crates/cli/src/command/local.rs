@@ -150,6 +150,10 @@ fn tell_ignored(up: &Up, manifest: &Manifest) -> Result<()> {
 /// A cluster of this many nodes that has never run.
 pub(crate) fn create(dir: &Path, nodes: u64, base_port: u16, settings: &Settings) -> Result<Manifest> {
     let config = load_config(settings, &[])?.config;
+    if config.cluster.cores > 1 {
+        let text = "each node of a local cluster is a process of its own: take cluster.cores away; nothing was started";
+        return Err(failure(exit::USAGE, text));
+    }
     let cluster = ClusterId(random()?);
     let mut manifest = Manifest::new(cluster, base_port, passed_on(settings)?);
     manifest.volatile = is_volatile(&config);

@@ -1,4 +1,4 @@
-//! `start`: one node in the foreground.
+//! `start`: one node, or one for each processor, in the foreground.
 
 use std::fs;
 use std::io::{self, IsTerminal as _};
@@ -25,12 +25,12 @@ pub(crate) struct Loaded {
     pub(crate) file: String,
 }
 
-/// Runs a node until it is asked to stop.
+/// Runs a node, or several, until they are asked to stop.
 pub(crate) fn run(start: Start) -> Result<()> {
     let Loaded { config, file } = load_config(&start.settings, &flags(&start))?;
     let set_log_filter = init_log(&config.log.filter, config.log.format == "json")?;
     let options = Options { handle_signals: true, set_log_filter: Some(set_log_filter), config_file: file };
-    Host::start(config, options)?.run()?;
+    Host::run(config, options)?;
     tracing::info!("stopped");
     Ok(())
 }
@@ -54,6 +54,7 @@ fn flags(start: &Start) -> Vec<(String, String)> {
     set("cluster.id", start.cluster.clone());
     set("cluster.buckets", start.buckets.map(|buckets| buckets.to_string()));
     set("cluster.copies", start.copies.map(|copies| copies.to_string()));
+    set("cluster.cores", start.cores.map(|cores| cores.to_string()));
     set("cluster.topology", start.topology.map(|topology| local::topology_name(topology).into()));
     flags
 }

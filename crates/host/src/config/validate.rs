@@ -2,6 +2,8 @@
 
 use super::{ByteCount, Config, ConfigError, Durability};
 
+/// More processors than the largest machines have.
+const CORES_MAX: u16 = 1_024;
 /// Beyond that nothing can be said of how often anything fails.
 const NINES_MAX: u8 = 12;
 
@@ -28,6 +30,7 @@ impl Config {
             complaints
                 .push("cluster.data is empty: name a directory, or set durable.mode = \"memory\"".into());
         }
+        self.cores(&mut complaints);
         if self.cluster.nines > NINES_MAX {
             let nines = self.cluster.nines;
             complaints.push(format!("cluster.nines = {nines}: no group of nodes has more than {NINES_MAX}"));
@@ -80,6 +83,40 @@ impl Config {
         for address in &self.cluster.join {
             if let Err(reason) = host_and_port(address, false) {
                 complaints.push(format!("cluster.join has \"{address}\": {reason}"));
+            }
+        }
+    }
+
+    /// Nodes of one process have ports side by side.
+    fn cores(&self, complaints: &mut Vec<String>) {
+        let (cores, listen) = (self.cluster.cores, &self.listen);
+        if !(1..=CORES_MAX).contains(&cores) {
+            complaints.push(format!("cluster.cores = {cores}: a process runs 1 to {CORES_MAX} nodes"));
+            return;
+        }
+        let doors = [("client", &listen.client, 1), ("cluster", &listen.cluster, cores)].into_iter();
+        let doors = doors.chain([("peer", &listen.peer, cores), ("admin", &listen.admin, cores)]);
+        let ports = |address: &str, count: u16| {
+            let (host, port) = address.rsplit_once(':')?;
+            let port = port.parse::<u32>().ok().filter(|port| *port > 0)?;
+            Some((host.to_owned(), port..port + u32::from(count)))
+        };
+        let taken: Vec<_> =
+            doors.filter_map(|(name, address, count)| Some((name, ports(address, count)?))).collect();
+        for (index, (name, (host, range))) in taken.iter().enumerate().filter(|_| cores > 1) {
+            if range.end > u32::from(u16::MAX) + 1 {
+                complaints.push(format!(
+                    "listen.{name}: {cores} nodes (cluster.cores) need ports up to {}",
+                    range.end - 1
+                ));
+            }
+            let meets = |(_, (other, with)): &&(&str, (String, std::ops::Range<u32>))| {
+                other == host && with.start < range.end && range.start < with.end && with.start != range.start
+            };
+            if let Some((other, _)) = taken[..index].iter().find(meets) {
+                complaints.push(format!(
+                    "listen.{name} and listen.{other} are less than cluster.cores = {cores} ports apart: each node needs one of each"
+                ));
             }
         }
     }
