@@ -8,12 +8,14 @@
 
 use alloc::vec::Vec;
 
-use crate::load::{Burden, Shard};
+use crate::load::{Burden, Shard, busiest};
 
 /// How much more than the mean the most loaded group has to have, for what it can bear, before borders move.
 pub const UNEVEN: f64 = 1.1;
 /// How much more than a neighbour a group has to have, for what it can bear, before it gives that neighbour some (the paper's).
 pub const UNEVEN_BESIDE: f64 = 1.6;
+/// How much more than the mean of all a member may have because shards are whole, before its group gives one away.
+pub const BUSY: f64 = 1.2;
 /// Less than this is not worth a move, of what a group should have: loads are never quite the same.
 const LITTLE: f64 = 0.1;
 
@@ -64,27 +66,90 @@ fn nearest<'a>(shards: impl ExactSizeIterator<Item = &'a Shard>, amount: f64) ->
     best.1
 }
 
+/// A group of a ring, and what comes of gifts to those beside it.
+struct Giver<'a> {
+    own: &'a Burden<'a>,
+    before: &'a Burden<'a>,
+    after: &'a Burden<'a>,
+    mean: f64,
+}
+
+impl<'a> Giver<'a> {
+    /// None if it has nobody to give to.
+    fn new(ring: &'a [Burden<'a>], place: usize) -> Option<Giver<'a>> {
+        let own = ring.get(place).filter(|_| ring.len() > 1)?;
+        let (before, after) = (&ring[(place + ring.len() - 1) % ring.len()], &ring[(place + 1) % ring.len()]);
+        Some(Giver { own, before, after, mean: mean(ring) })
+    }
+
+    fn taker(&self, to: To) -> &Burden<'a> {
+        if to == To::Before { self.before } else { self.after }
+    }
+
+    /// Where the border is after the first or the last `count` shards were given away.
+    fn border(&self, to: To, count: usize) -> (To, u64) {
+        let shards = self.own.shards;
+        (to, shards[if to == To::Before { count } else { shards.len() - count }].start)
+    }
+
+    /// What the busiest member of both groups has then.
+    fn then(&self, to: To, count: usize) -> f64 {
+        let (shards, taker) = (self.own.shards, self.taker(to));
+        let (given, kept) = match to {
+            To::Before => shards.split_at(count),
+            To::After => {
+                let (kept, given) = shards.split_at(shards.len() - count);
+                (given, kept)
+            }
+        };
+        busiest(kept.iter(), self.own.capacity).max(busiest(given.iter().chain(taker.shards), taker.capacity))
+    }
+
+    /// At most `count` shards, so that no member of the two has more than one has now; what is below [`BUSY`] is no harm.
+    fn harmless(&self, to: To, count: usize) -> Option<usize> {
+        let most = self.own.busiest().max(self.taker(to).busiest()).max(BUSY * self.mean);
+        (1..=count).rev().find(|count| self.then(to, *count) <= most)
+    }
+}
+
 /// What the group at `place` of a ring should give away now: to whom, and where the border between them is then. None if the most loaded group
-/// has less than [`UNEVEN`] times what it should have, or if no whole shard brings the group nearer to what should go. So with
-/// the same loads all borders come to rest.
+/// has less than [`UNEVEN`] times what it should have, or if no whole shard brings the group nearer to what should go without making the busiest member
+/// busier. So with the same loads all borders come to rest.
 pub fn gift(ring: &[Burden<'_>], place: usize) -> Option<(To, u64)> {
-    let own = ring.get(place).filter(|_| ring.len() > 1)?;
+    let giver = Giver::new(ring, place)?;
+    let (own, mean) = (giver.own, giver.mean);
     let most = ring.iter().map(|group| group.load() / group.capacity).fold(0.0, f64::max);
-    if most < UNEVEN * mean(ring) {
+    if most < UNEVEN * mean {
         return None;
     }
     let flows = flows(ring);
-    let is_much = |flow: f64| flow >= LITTLE * mean(ring) * own.capacity;
     let (before, after) = (-flows[(place + ring.len() - 1) % ring.len()], flows[place]);
-    let to_before = || {
-        let count = nearest(own.shards.iter(), before);
-        (count > 0 && is_much(before)).then(|| (To::Before, own.shards[count].start))
+    let give = |to: To, flow: f64| {
+        let count = match to {
+            To::Before => nearest(own.shards.iter(), flow),
+            To::After => nearest(own.shards.iter().rev(), flow),
+        };
+        let is_much = flow >= LITTLE * mean * own.capacity;
+        giver.harmless(to, count).filter(|_| is_much).map(|count| giver.border(to, count))
     };
-    let to_after = || {
-        let count = nearest(own.shards.iter().rev(), after);
-        (count > 0 && is_much(after)).then(|| (To::After, own.shards[own.shards.len() - count].start))
-    };
+    let (to_before, to_after) = (|| give(To::Before, before), || give(To::After, after));
     if before > after { to_before().or_else(to_after) } else { to_after().or_else(to_before) }
+}
+
+/// What else the group at `place` should give away, and what its busiest member has: whole shards may be so large that some member has more than
+/// [`BUSY`] times the mean of all however they are led, though the group has no more than it should. Of all gifts to a neighbour the
+/// one after which the busiest member of both has least. That goes down with each, and [`gift`] does not bring it up again, so this comes to rest as well.
+pub fn relief(ring: &[Burden<'_>], place: usize) -> Option<(To, u64, f64)> {
+    let giver = Giver::new(ring, place)?;
+    let now = giver.own.busiest();
+    if now <= BUSY * giver.mean {
+        return None;
+    }
+    let counts = 1..giver.own.shards.len();
+    let gifts = counts.flat_map(|count| [To::Before, To::After].map(|to| (giver.then(to, count), to, count)));
+    let (then, to, count) = gifts.min_by(|one, other| one.0.total_cmp(&other.0))?;
+    let (to, border) = giver.border(to, count);
+    (then <= now - LITTLE * giver.mean).then_some((to, border, now))
 }
 
 /// The same for a group that knows its neighbours alone, as in the paper: the shard at a border goes to whoever has [`UNEVEN_BESIDE`] times less, if
@@ -175,6 +240,14 @@ mod tests {
             self.with(|ring| gift(ring, place))
         }
 
+        fn relief(&self, place: usize) -> Option<(To, u64)> {
+            self.with(|ring| relief(ring, place)).map(|(to, border, _)| (to, border))
+        }
+
+        fn busiest(&self) -> f64 {
+            self.with(|ring| ring.iter().map(Burden::busiest).fold(0.0, f64::max))
+        }
+
         /// Groups give, one after the other in any order, until none does; how often.
         fn rest(&mut self, rng: &mut Rng) -> usize {
             let count = self.starts.len();
@@ -184,7 +257,8 @@ mod tests {
                 rng.shuffle(&mut order);
                 let before = gifts;
                 for place in order {
-                    let Some((to, border)) = self.gift(place) else { continue };
+                    let due = self.gift(place).or_else(|| self.relief(place));
+                    let Some((to, border)) = due else { continue };
                     let moved = if to == To::Before { place } else { (place + 1) % count };
                     self.starts[moved] = border as usize;
                     gifts += 1;
@@ -229,6 +303,21 @@ mod tests {
         let drawn = Drawn::new(&loads, &[0, 6, 8, 10], &[1.0; 4]);
         let gifts = [0, 1, 2, 3].map(|place| drawn.gift(place).map(|(to, _)| to));
         assert_eq!(gifts, [Some(To::After), Some(To::After), None, None]);
+    }
+
+    /// Of seven hot shards over six members one has two, though the group has no more to do than the others.
+    #[test]
+    fn a_shard_that_nobody_can_lead_beside_others_goes_to_a_neighbour() {
+        let mut loads = vec![0.8; 7];
+        loads.extend([0.2; 60]);
+        let mut drawn = Drawn::new(&loads, &[0, 7, 37], &[6.0; 3]);
+        assert_eq!([0, 1, 2].map(|place| drawn.gift(place)), [None; 3], "groups are even");
+        assert_eq!(drawn.busiest(), 1.6);
+        assert_eq!([0, 1, 2].map(|place| drawn.relief(place)), [Some((To::Before, 1)), None, None]);
+        drawn.rest(&mut Rng::new(1));
+        assert!(drawn.busiest() < 1.3 * drawn.mean(), "{}", drawn.busiest());
+        let alone = Drawn::new(&[9.0, 1.0, 1.0], &[0, 1, 2], &[1.0; 3]);
+        assert_eq!([0, 1, 2].map(|place| alone.relief(place)), [None; 3], "it would be as hot anywhere");
     }
 
     #[test]

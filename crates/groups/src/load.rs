@@ -30,6 +30,19 @@ impl Burden<'_> {
     pub fn load(&self) -> f64 {
         total(self.shards)
     }
+
+    /// What its busiest member has to do, if its capacity is the number of its members. See [`busiest`].
+    pub fn busiest(&self) -> f64 {
+        busiest(self.shards.iter(), self.capacity)
+    }
+}
+
+/// What the busiest of so many members has to do if shards are shared out about as evenly as whole ones can be: the largest first, each to
+/// whoever has least.
+pub fn busiest<'a>(shards: impl Iterator<Item = &'a Shard>, members: f64) -> f64 {
+    let loads: Vec<f64> = shards.map(|shard| shard.load).collect();
+    // Saturates; nobody has that many members, and a group has one at least.
+    deal(&loads, &[], &vec![1.0; (members as usize).max(1)], 0.0).1
 }
 
 /// Where a group should be split: at the border of a shard, so that both halves have as much to do; none if it has one shard.
@@ -50,7 +63,8 @@ pub fn middle(shards: &[Shard]) -> Option<u64> {
 }
 
 /// Who should lead each shard. `leaders` has who does now, as places among members that can bear as much as `capacities` says;
-/// 0 leads nothing. A shard leaves the most loaded member only for one that will have a tenth less than that member has now.
+/// 0 leads nothing. A shard leaves the most loaded member only for one that will have a tenth less than that member has now; if nothing is gained so, but
+/// would be if several moved at once, all are shared out anew, and whoever leads a shard keeps it as far as can be.
 pub fn leaders(loads: &[f64], leaders: &[Option<usize>], capacities: &[f64]) -> Vec<Option<usize>> {
     let able = |member: &usize| capacities.get(*member).is_some_and(|capacity| *capacity > 0.0);
     let mut sums = vec![0.0; capacities.len()];
@@ -91,7 +105,40 @@ pub fn leaders(loads: &[f64], leaders: &[Option<usize>], capacities: &[f64]) -> 
         sums[to] += weight(shard);
         chosen[shard] = Some(to);
     }
-    chosen
+    let now = (0..capacities.len()).filter(able).map(|member| burden(&sums, member, 0.0)).fold(0.0, f64::max);
+    let weights: Vec<f64> = (0..loads.len()).map(weight).collect();
+    let (_, best) = deal(&weights, &[], capacities, 0.0);
+    if best >= now * 0.9 {
+        return chosen;
+    }
+    let (dealt, most) = deal(&weights, &chosen, capacities, best);
+    if most < now * 0.9 { dealt } else { chosen }
+}
+
+/// Shares out shards, the largest first, each to whoever leads it as long as that member then has no more than `most`, else to whoever has least; and
+/// what the busiest has in the end, for what it can bear.
+fn deal(
+    loads: &[f64],
+    leaders: &[Option<usize>],
+    capacities: &[f64],
+    most: f64,
+) -> (Vec<Option<usize>>, f64) {
+    let able: Vec<usize> = (0..capacities.len()).filter(|member| capacities[*member] > 0.0).collect();
+    let mut order: Vec<usize> = (0..loads.len()).collect();
+    order.sort_by(|one, other| loads[*other].total_cmp(&loads[*one]));
+    let (mut sums, mut chosen) = (vec![0.0; capacities.len()], vec![None; loads.len()]);
+    let mut busiest = 0.0_f64;
+    for shard in order {
+        let burden = |member: &usize| (sums[*member] + loads[shard]) / capacities[*member];
+        let leader = leaders.get(shard).copied().flatten().filter(|leader| able.contains(leader));
+        let idlest = || able.iter().copied().min_by(|one, other| burden(one).total_cmp(&burden(other)));
+        let member = leader.filter(|leader| burden(leader) <= most).or_else(idlest);
+        let Some(member) = member else { continue };
+        busiest = busiest.max(burden(&member));
+        sums[member] += loads[shard];
+        chosen[shard] = Some(member);
+    }
+    (chosen, busiest)
 }
 
 #[cfg(test)]
@@ -102,6 +149,15 @@ mod tests {
     fn shards(start: u64, loads: &[f64]) -> Vec<Shard> {
         let shard = |(index, load): (usize, &f64)| Shard { start: start + index as u64, load: *load };
         loads.iter().enumerate().map(shard).collect()
+    }
+
+    #[test]
+    fn whole_shards_may_be_too_large_to_be_shared_out() {
+        let of = |loads: &[f64], capacity| Burden { shards: &shards(0, loads), capacity }.busiest();
+        assert_eq!(of(&[3.0, 2.0, 2.0, 1.0], 2.0), 4.0);
+        assert_eq!(of(&[1.0, 1.0, 1.0], 2.0), 2.0, "one has two of them");
+        assert_eq!(of(&[5.0, 1.0, 1.0], 3.0), 5.0);
+        assert_eq!((of(&[], 3.0), of(&[2.0], 0.0)), (0.0, 2.0));
     }
 
     #[test]
@@ -159,5 +215,19 @@ mod tests {
         assert_eq!(leaders(&[1.0], &[Some(0)], &[0.0]), [None], "nobody can");
         let idle = leaders(&[0.0; 4], &[Some(0); 4], &[1.0, 1.0]);
         assert_eq!(idle.iter().filter(|by| **by == Some(0)).count(), 2, "with nothing to do, by number");
+    }
+
+    /// Of two hot shards at one member neither can leave for somebody else's place, unless what is there makes room for it.
+    #[test]
+    fn leaders_are_shared_out_anew_where_no_single_move_helps() {
+        let loads = [0.8, 0.8, 0.3, 0.3, 0.3, 0.3, 0.3, 0.3];
+        let now = [0, 0, 1, 1, 1, 2, 2, 2].map(Some);
+        let then = leaders(&loads, &now, &[1.0; 3]);
+        let mut sums = [0.0; 3];
+        then.iter().zip(loads).for_each(|(leader, load)| sums[leader.expect("led")] += load);
+        assert!(sums.iter().all(|sum| *sum < 1.5), "{sums:?}");
+        let moved = then.iter().zip(&now).filter(|(then, now)| then != now).count();
+        assert!(moved <= 4, "{then:?}");
+        assert_eq!(leaders(&loads, &then, &[1.0; 3]), then, "and stay");
     }
 }

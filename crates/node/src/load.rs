@@ -7,7 +7,7 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use core::time::Duration;
 use quorate_api::Bucket;
-use quorate_groups::borders::{To, gift, gift_beside};
+use quorate_groups::borders::{To, gift, gift_beside, relief};
 use quorate_groups::load::{Burden, Shard as Piece, leaders};
 use quorate_groups::{Group, Operation, Stand};
 use quorate_kernel::{NodeId, Time};
@@ -145,8 +145,16 @@ impl Node {
             other.name.id == group.name.id || now.since(heard) < FRESH
         };
         let beside = |id| groups.iter().position(|group| group.name.id == id);
+        let mut busiest = None;
         let (to, border) = match ring.knows_all() && groups.iter().all(is_fresh) {
-            true => gift(&burdens, place)?,
+            true => match gift(&burdens, place) {
+                Some(even) => even,
+                None => {
+                    let (to, border, most) = relief(&burdens, place)?;
+                    busiest = Some(most as u64);
+                    (to, border)
+                }
+            },
             false => {
                 let (before, after) = (beside(before.name.id)?, beside(after.name.id)?);
                 gift_beside(&burdens[before], &burdens[place], &burdens[after])?
@@ -159,7 +167,11 @@ impl Node {
         };
         let most = burdens.iter().map(|burden| burden.load() / burden.capacity).fold(0.0, f64::max);
         let (_, neighbour) = of_each(taker)?;
-        let motive = Motive::Uneven { load, neighbour, most: most as u64, mean: mean as u64 };
+        let mean = mean as u64;
+        let motive = match busiest {
+            Some(busiest) => Motive::Lumpy { busiest, load, mean },
+            None => Motive::Uneven { load, neighbour, most: most as u64, mean },
+        };
         let is_inside = group.span.contains(border) && border != group.span.start;
         is_inside.then_some((operation, motive))
     }

@@ -154,6 +154,15 @@ pub enum Motive {
         /// Of all groups.
         mean: u64,
     },
+    /// The group has no more to do than others, but buckets are whole, and one member has much more than the mean of all. Requests in a second.
+    Lumpy {
+        /// Of that member, however the buckets are led.
+        busiest: u64,
+        /// Of the group, for each member.
+        load: u64,
+        /// Of all groups, for each member.
+        mean: u64,
+    },
     /// Of the groups that were looked at it needs a member most.
     Needy {
         /// How many members it has.
@@ -231,7 +240,9 @@ impl Motive {
             | Motive::LeaderGone => Policy::Resilience,
             Motive::Beside { .. } => Policy::Diversity,
             Motive::Near { .. } | Motive::Slow { .. } => Policy::Latency,
-            Motive::Uneven { .. } | Motive::Busy { .. } | Motive::Unfair { .. } => Policy::Load,
+            Motive::Uneven { .. } | Motive::Lumpy { .. } | Motive::Busy { .. } | Motive::Unfair { .. } => {
+                Policy::Load
+            }
             Motive::Elected { .. } => Policy::Election,
             Motive::Measured { .. } => Policy::Preset,
         }
@@ -270,6 +281,10 @@ impl fmt::Display for Motive {
             Motive::Uneven { load, neighbour, most, mean } => write!(
                 f,
                 "{load}/s for each member, {neighbour}/s at the neighbour; {mean}/s in the mean of all groups, {most}/s at most"
+            ),
+            Motive::Lumpy { busiest, load, mean } => write!(
+                f,
+                "{busiest}/s for one member, however buckets are led; {load}/s for each, {mean}/s in the mean of all groups"
             ),
             Motive::Needy { members, failure, groups } => {
                 write!(f, "of {groups} groups the one that needs it most: {members} members")?;

@@ -116,6 +116,7 @@ fn fits(what: &What, motive: &Motive) -> bool {
         (What::Split { .. }, Motive::Size { members, size }) => *members > size.most,
         (What::Merge { .. }, Motive::Size { members, size }) => *members < size.least,
         (What::Repartition { .. }, Motive::Uneven { most, mean, .. }) => most > mean,
+        (What::Repartition { .. }, Motive::Lumpy { busiest, mean, .. }) => busiest > mean,
         (What::Join { .. }, Motive::Wants { .. }) | (What::Leave { .. }, Motive::Emptied | Motive::Twice) => {
             true
         }
