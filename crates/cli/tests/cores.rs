@@ -154,6 +154,7 @@ fn what_cannot_be_shared_is_refused() {
         run(&words)
     };
     start(&[]).fails(78, "all nodes of this cluster hold everything");
+    assert!(!Path::new(&data).join("meta").exists(), "the directory belongs to nobody");
     // Only this process's nodes share a door.
     let taken = std::net::TcpListener::bind((&*address(9), 6379)).expect("a door");
     start(&["--topology", "ring"]).fails(69, "another process does");

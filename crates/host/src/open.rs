@@ -63,10 +63,7 @@ impl Host {
             Some(dir) => on_disk(&config, dir, endpoints)?,
             None => in_memory(&config, endpoints)?,
         };
-        let Shape { buckets, copies, topology } = parts.shape;
-        if config.cluster.cores > 1 && buckets > 0 && copies == 0 && topology == Topology::View {
-            return Err(StartError::Cores { cores: config.cluster.cores });
-        }
+        check_cores(&config, parts.shape)?;
         let (log, limits, mut placing) = (log_config(&config), node_limits(&config), placing(&config));
         let has_neighbours = config.cluster.cores > 1;
         launch(config, options, doors, parts, |identity| {
@@ -118,6 +115,13 @@ fn placing(config: &Config) -> Placing {
     }
 }
 
+/// Several nodes on one machine are of no use where all hold everything.
+fn check_cores(config: &Config, Shape { buckets, copies, topology }: Shape) -> Result<(), StartError> {
+    let cores = config.cluster.cores;
+    let all_hold_all = buckets > 0 && copies == 0 && topology == Topology::View;
+    if cores > 1 && all_hold_all { Err(StartError::Cores { cores }) } else { Ok(()) }
+}
+
 /// The machine, as far as an address tells it, and a label may be long.
 fn machine(endpoints: &Endpoints) -> &str {
     let host = endpoints.peer.rsplit_once(':').map_or(&*endpoints.peer, |(host, _)| host);
@@ -161,6 +165,8 @@ fn on_disk(
     let meta = match dir.meta() {
         Some(meta) => meta.clone(),
         None => {
+            // Before the directory belongs to a cluster.
+            check_cores(config, shape(config))?;
             let (node, cluster, bootstrap) = newborn(config, endpoints)?;
             let (bootstrap, Shape { buckets, copies, topology }) = (wire::encode(&bootstrap), shape(config));
             let ring = topology == Topology::Ring;
