@@ -105,17 +105,20 @@ pub(super) fn hot_spots(rows: &[&Found], tables: &mut String) -> Result<()> {
          |---|---|---|---|---|---|---|---|---|---|\n",
     );
     for row in rows {
+        // None of what took for ever.
+        let is_any = number(row, "never_absorbed") < number(row, "moves");
+        let seconds = |name| if is_any { format!("{:.1}", number(row, name)) } else { "-".into() };
         writeln!(
             tables,
-            "| {} | {} | {} | {} | {} | {} | {:.1} | {:.1} | {:.2} | {:.2} |",
+            "| {} | {} | {} | {} | {} | {} | {} | {} | {:.2} | {:.2} |",
             text(row, "system"),
             text(row, "heat"),
             number(row, "nodes"),
             number(row, "moves"),
             number(row, "absorbed_within_10_s"),
             number(row, "never_absorbed"),
-            number(row, "absorbed_s_mean"),
-            number(row, "absorbed_s_most"),
+            seconds("absorbed_s_mean"),
+            seconds("absorbed_s_most"),
             number(row, "worst_most_over_mean"),
             number(row, "least_rate_of_before"),
         )?;

@@ -48,8 +48,11 @@ pub fn run(name: &str, seed: u64, told: &mut dyn Audience) -> Result<bool, Failu
     Ok(true)
 }
 
-/// One point of an experiment: `churn-poisson-180`, `size-1000`, `scale-groups-160`.
+/// One point of an experiment: `churn-poisson-180`, `size-1000`, `scale-groups-160`, `hot-spots-groups-region`.
 fn point(name: &str, seed: u64, told: &mut dyn Audience) -> Option<Result<(), Failure>> {
+    if let Some(point) = name.strip_prefix("hot-spots-") {
+        return town::of_hot_spots(point, seed, told);
+    }
     let (experiment, point) = name.split_once('-')?;
     match experiment {
         "churn" => land::churn(point, seed, told),

@@ -19,6 +19,6 @@ mod setup;
 mod streets;
 mod tally;
 
-pub(super) use runs::{hot_spots, load, of_scale, scale};
+pub(super) use runs::{hot_spots, load, of_hot_spots, of_scale, scale};
 pub use setup::{Heat, Setup, System};
 pub use tally::measure;

@@ -47,14 +47,29 @@ fn fetches(system: System, seed: u64) -> Setup {
     }
 }
 
+const HEATS: [(&str, Heat); 2] =
+    [("authors", Heat::Authors { percent: 20 }), ("region", Heat::Region { percent: 20, width: 8 })];
+
 /// What is hot becomes something else every minute.
 pub(in crate::node::scatter) fn hot_spots(seed: u64, told: &mut dyn Audience) -> Result<(), Failure> {
-    for heat in [Heat::Authors { percent: 20 }, Heat::Region { percent: 20, width: 8 }] {
+    for (_, heat) in HEATS {
         for system in [System::Groups, System::Spread] {
             measure("hot-spots", &moving(40, heat, system, seed), told)?;
         }
     }
     Ok(())
+}
+
+/// One of them, by its name without the experiment's: `groups-region`.
+pub(in crate::node::scatter) fn of_hot_spots(
+    point: &str,
+    seed: u64,
+    told: &mut dyn Audience,
+) -> Option<Result<(), Failure>> {
+    let (system, heat) = point.rsplit_once('-')?;
+    let system = [System::Groups, System::Spread].into_iter().find(|it| it.name() == system)?;
+    let (_, heat) = HEATS.into_iter().find(|(name, _)| *name == heat)?;
+    Some(measure("hot-spots", &moving(40, heat, system, seed), told))
 }
 
 fn moving(nodes: usize, heat: Heat, system: System, seed: u64) -> Setup {
