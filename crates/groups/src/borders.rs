@@ -288,7 +288,7 @@ mod tests {
         let even = ring(&[1.0, 1.0, 1.0, 1.0, 1.0, 1.0], &[0, 2, 4]);
         assert_eq!([0, 1, 2].map(|place| even.gift(place)), [None; 3]);
         let nearly = ring(&[2.1, 2.0, 2.0, 2.0, 2.0, 1.0], &[0, 2, 4]);
-        assert_eq!([0, 1, 2].map(|place| nearly.gift(place)), [None; 3], "less than a fifth above the mean");
+        assert_eq!([0, 1, 2].map(|place| nearly.gift(place)), [None; 3], "no whole shard comes nearer");
         let hot = ring(&[9.0, 1.0, 1.0], &[0, 1, 2]);
         assert_eq!([0, 1, 2].map(|place| hot.gift(place)), [None; 3], "one shard cannot be given in part");
         let two = ring(&[1.0, 1.0, 1.0, 1.0], &[0, 3]);
