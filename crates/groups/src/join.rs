@@ -62,7 +62,7 @@ impl Near {
     }
 
     /// The same for each thousand of so many members: where all nodes share a site, a large group is no nearer than a small one.
-    fn share(self, size: usize) -> Near {
+    pub fn share(self, size: usize) -> Near {
         let share = |count: usize| count * 1_000 / size.max(1);
         Near { host: share(self.host), rack: share(self.rack), zone: share(self.zone) }
     }

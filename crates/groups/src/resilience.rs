@@ -2,7 +2,7 @@
 
 use alloc::vec;
 
-use crate::group::MEMBERS_MAX;
+use crate::group::{GroupId, MEMBERS_MAX};
 
 /// The chance that a group loses its majority before it is whole again: `chances` has for each member that it dies within the time
 /// that it takes to notice a death and to replace the member. Members die independently.
@@ -74,6 +74,41 @@ pub fn resize(size: usize, neighbours: Option<(usize, usize)>, sizes: Sizes) -> 
         false if fits(after) => Some(Resize::MergeAfter),
         _ => None,
     }
+}
+
+/// A group as far as members are concerned that others could do without.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub struct Peer {
+    /// Which.
+    pub group: GroupId,
+    /// How many members it has.
+    pub size: usize,
+    /// Whether one of those who could be sent may go there.
+    pub is_open: bool,
+}
+
+/// Where a group sends a member that has more than are `wanted`: to the smallest that has fewer. If there is none, and all groups have so many members
+/// together that there could be one group more, to the largest, so that some group splits soon: else each would stay as much too large, and each write
+/// would have more copies than are wanted.
+///
+/// Members go from larger groups to those that are too small, or else from smaller to larger ones (of equals, to the one with the greater name) until
+/// one splits. Neither undoes the other, and each split makes one more group, of which there are never more than have enough members: so it comes to rest.
+pub fn surplus(own: (GroupId, usize), others: &[Peer], wanted: usize, sizes: Sizes) -> Option<GroupId> {
+    let (id, size) = own;
+    if size <= wanted || size > sizes.most {
+        return None;
+    }
+    let open = || others.iter().filter(|other| other.is_open);
+    if others.iter().any(|other| other.size < wanted) {
+        let needy = open().filter(|other| other.size < wanted);
+        return needy.min_by_key(|other| (other.size, other.group)).map(|other| other.group);
+    }
+    let members = size + others.iter().map(|other| other.size).sum::<usize>();
+    if members < wanted * (others.len() + 2) {
+        return None;
+    }
+    let larger = open().filter(|other| other.size <= sizes.most && (other.size, other.group) > (size, id));
+    larger.max_by_key(|other| (other.size, other.group)).map(|other| other.group)
 }
 
 #[cfg(test)]
@@ -184,6 +219,62 @@ mod tests {
             assert_eq!(groups.iter().sum::<usize>(), members);
             let is_fine = |size: &usize| (sizes.least..=sizes.most).contains(size);
             assert!(groups.len() == 1 || groups.iter().all(is_fine), "seed {seed}: {groups:?}, {sizes:?}");
+        }
+    }
+
+    fn peers(sizes: &[usize]) -> Vec<Peer> {
+        let peer =
+            |(at, size): (usize, &usize)| Peer { group: GroupId(at as u64), size: *size, is_open: true };
+        sizes.iter().enumerate().map(peer).collect()
+    }
+
+    /// Where the group at a place sends a member.
+    fn sends(groups: &[Peer], place: usize, wanted: usize) -> Option<usize> {
+        let mut others = groups.to_vec();
+        let own = others.remove(place);
+        let to = surplus((own.group, own.size), &others, wanted, Sizes::around(wanted))?;
+        groups.iter().position(|group| group.group == to)
+    }
+
+    #[test]
+    fn who_is_one_too_many_goes_where_one_is_missed_or_a_group_splits_soon() {
+        let all = |sizes: &[usize]| -> Vec<Option<usize>> {
+            (0..sizes.len()).map(|place| sends(&peers(sizes), place, 5)).collect()
+        };
+        assert_eq!(all(&[5, 6, 4, 7]), [None, Some(2), None, Some(2)], "who has enough keeps them");
+        assert_eq!(all(&[5, 6, 7, 5]), [None; 4], "not enough for one group more");
+        assert_eq!(all(&[6, 7, 6, 7]), [Some(3), Some(3), Some(3), None]);
+        assert_eq!(all(&[6, 6, 6, 6, 6]), [Some(4), Some(4), Some(4), Some(4), None], "equals agree which");
+        assert_eq!(all(&[6, 8, 6, 6, 6]), [Some(4), None, Some(4), Some(4), None], "it splits already");
+        let mut closed = peers(&[6, 4, 7]);
+        closed[1].is_open = false;
+        assert_eq!(sends(&closed, 0, 5), None, "it stays where it is until it can go there");
+    }
+
+    #[test]
+    fn groups_become_as_many_as_have_enough_members() {
+        for seed in 0..500 {
+            let mut rng = Rng::new(seed);
+            let wanted = [3, 5, 7, 9][rng.below(4) as usize];
+            let sizes = Sizes::around(wanted);
+            let mut groups: Vec<usize> =
+                (0..rng.between(1, 30)).map(|_| rng.between(1, 40) as usize).collect();
+            let members = groups.iter().sum::<usize>();
+            let mut sent = 0;
+            settle(&mut groups, sizes, &mut rng);
+            loop {
+                // A merged group has a new name, a split one two: places will do, since nothing is remembered.
+                let peers = peers(&groups);
+                let due: Vec<(usize, usize)> =
+                    (0..groups.len()).filter_map(|from| Some((from, sends(&peers, from, wanted)?))).collect();
+                let Some((from, to)) = rng.pick(&due).copied() else { break };
+                (groups[from], groups[to], sent) = (groups[from] - 1, groups[to] + 1, sent + 1);
+                settle(&mut groups, sizes, &mut rng);
+                assert!(sent <= members, "seed {seed}: members move for ever: {groups:?}");
+            }
+            assert_eq!(groups.iter().sum::<usize>(), members);
+            let spare = members.saturating_sub(wanted * groups.len());
+            assert!(groups.len() == 1 || spare < wanted, "seed {seed}: {groups:?}, {wanted} wanted");
         }
     }
 }

@@ -173,11 +173,12 @@ impl Node {
                 let (first, _) = self.halves_of(group);
                 Some(Operation::Split { group: id, border, first, names })
             }
-            None if !alone && self.policies().moves_borders => {
-                let (operation, motive) = self.border_due(cx.now, stand)?;
+            None => {
+                let moves_borders = !alone && self.policies().moves_borders;
+                let border = || self.border_due(cx.now, stand).filter(|_| moves_borders);
+                let (operation, motive) = self.surplus_due(cx.now, stand, size).or_else(border)?;
                 return Some(self.wanted(operation, motive));
             }
-            None => None,
         };
         Some(self.wanted(operation?, Motive::Size { members: staying, size }))
     }

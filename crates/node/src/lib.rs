@@ -20,6 +20,7 @@ mod deeds;
 mod dispatch;
 mod endpoints;
 mod gate;
+mod gathering;
 mod govern;
 mod grouping;
 mod handing;

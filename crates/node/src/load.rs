@@ -5,6 +5,7 @@
 
 use alloc::boxed::Box;
 use alloc::vec::Vec;
+use core::cmp::Ordering;
 use core::time::Duration;
 use quorate_api::Bucket;
 use quorate_groups::borders::{To, gift, gift_beside, relief};
@@ -21,6 +22,10 @@ use crate::ring::{Ring, Word};
 
 /// What was asked longer ago than this counts little.
 const MEMORY: Duration = Duration::from_secs(2);
+/// What is less than this of what was asked before, or the other way round, is not chance, if there is enough of it. Twice in a row it is no gap either, as when a leader
+/// changes: something else is asked now, and what was asked before would only hide how much.
+const ALIKE: f64 = 2.0 / 3.0;
+const ENOUGH: f64 = 100.0;
 /// A group that has got a bucket gives none away before it can be seen what is asked of it there.
 const WINDOW: Duration = Duration::from_secs(2);
 /// What was heard of all groups longer ago is too old to reckon with; of its neighbours a group hears all the time.
@@ -41,12 +46,14 @@ pub(crate) struct Meter {
     since: Time,
     /// In a second.
     rate: f64,
+    /// Whether it was much less or much more the last time than before.
+    is_other: Option<Ordering>,
 }
 
 impl Meter {
     /// Somebody else was asked before, so much in a second.
     pub(crate) fn begin(&mut self, now: Time, rate: f64) {
-        *self = Meter { asked: 0, messages: 0, since: now, rate };
+        *self = Meter { since: now, rate, ..Meter::default() };
     }
 
     /// Counts what the bucket is asked.
@@ -68,10 +75,15 @@ impl Meter {
     fn read(&mut self, now: Time) -> u32 {
         let span = now.since(self.since).as_secs_f64();
         if span > 0.0 {
-            let fresh = (span / MEMORY.as_secs_f64()).min(1.0);
             // Its followers answer beats as well, which nobody asked for.
-            let work = self.asked + self.messages.min(self.asked * MESSAGES_MAX);
-            self.rate += (work as f64 / span - self.rate) * fresh;
+            let work = (self.asked + self.messages.min(self.asked * MESSAGES_MAX)) as f64;
+            let before = self.rate * span;
+            let is_other = work.max(before) >= ENOUGH && work.min(before) < work.max(before) * ALIKE;
+            let is_other = is_other.then(|| work.total_cmp(&before));
+            let is_sure = is_other.is_some() && is_other == self.is_other;
+            self.is_other = is_other.filter(|_| !is_sure);
+            let fresh = if is_sure { 1.0 } else { (span / MEMORY.as_secs_f64()).min(1.0) };
+            self.rate += (work / span - self.rate) * fresh;
             (self.asked, self.messages, self.since) = (0, 0, now);
         }
         // Saturates; what has not been asked for long is nothing.
@@ -228,13 +240,31 @@ mod tests {
     #[test]
     fn what_was_asked_long_ago_is_forgotten() {
         let (mut meter, second) = (Meter::default(), 1_000_000_000);
-        meter.asked = 1_000;
-        assert_eq!(meter.read(Time(second)), 500, "half of it is old");
-        meter.asked = 1_000;
-        assert_eq!(meter.read(Time(2 * second)), 750);
-        assert_eq!(meter.read(Time(2 * second)), 750, "no time has passed");
+        meter.asked = 90;
+        assert_eq!(meter.read(Time(second)), 45, "half of it is old");
+        meter.asked = 90;
+        assert_eq!(meter.read(Time(2 * second)), 67);
+        assert_eq!(meter.read(Time(2 * second)), 67, "no time has passed");
         assert_eq!(meter.read(Time(9 * second)), 0);
         meter.messages = 1_000;
         assert_eq!(meter.read(Time(11 * second)), 0, "beats are nobody's request");
+    }
+
+    #[test]
+    fn what_has_changed_by_more_than_chance_counts_at_once() {
+        let (mut meter, second) = (Meter::default(), 1_000_000_000);
+        let mut read = |at: u64, asked: u64| {
+            meter.asked = asked;
+            meter.read(Time(at * second))
+        };
+        assert_eq!([read(1, 1_000), read(2, 1_000)], [500, 1_000]);
+        assert_eq!([read(3, 800), read(4, 700)], [900, 800], "a fifth less may be chance");
+        assert_eq!([read(5, 0), read(6, 800)], [400, 600], "as a gap may be");
+        assert_eq!([read(7, 100), read(8, 100)], [350, 100], "but not twice");
+        assert_eq!(
+            [read(9, 0), read(10, 0), read(11, 60), read(12, 60)],
+            [50, 25, 42, 51],
+            "too little to know"
+        );
     }
 }

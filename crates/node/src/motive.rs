@@ -143,6 +143,17 @@ pub enum Motive {
         /// How many it should have.
         size: SizeWanted,
     },
+    /// The group has more members than are wanted, and another has fewer, or all together have enough for one group more.
+    Surplus {
+        /// How many members the group had.
+        members: usize,
+        /// How many the other had.
+        there: usize,
+        /// How many groups there were.
+        groups: usize,
+        /// How many it should have.
+        size: SizeWanted,
+    },
     /// Some group has much more to do than the mean of all. Requests in a second, for each member.
     Uneven {
         /// Of the group that gives something away.
@@ -228,13 +239,16 @@ impl Motive {
     pub const fn policy(&self) -> Policy {
         match self {
             Motive::Asked | Motive::Configured | Motive::Emptied => Policy::ByHand,
-            Motive::Wants { size, .. } | Motive::Size { size, .. } if size.lifetimes.is_some() => {
+            Motive::Wants { size, .. } | Motive::Size { size, .. } | Motive::Surplus { size, .. }
+                if size.lifetimes.is_some() =>
+            {
                 Policy::Lifetimes
             }
             Motive::Gone { .. }
             | Motive::Twice
             | Motive::Wants { .. }
             | Motive::Size { .. }
+            | Motive::Surplus { .. }
             | Motive::Needy { .. }
             | Motive::Leaderless
             | Motive::LeaderGone => Policy::Resilience,
@@ -278,6 +292,9 @@ impl fmt::Display for Motive {
                 write!(f, "in no group and asked; {members} members, {size}")
             }
             Motive::Size { members, size } => write!(f, "{members} members, {size}"),
+            Motive::Surplus { members, there, groups, size } => {
+                write!(f, "{members} members, {there} in another of {groups} groups, {size}")
+            }
             Motive::Uneven { load, neighbour, most, mean } => write!(
                 f,
                 "{load}/s for each member, {neighbour}/s at the neighbour; {mean}/s in the mean of all groups, {most}/s at most"

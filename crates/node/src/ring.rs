@@ -105,6 +105,8 @@ pub(crate) struct Ring {
     pub(crate) explored_at: Time,
     /// Buckets that came to another group of late, and when that was looked at first.
     pub(crate) moved: BTreeMap<Bucket, Option<Time>>,
+    /// When it was heard last of a group that it has other members than it had.
+    pub(crate) members_at: Time,
     /// For whoever speaks for a group: who wants to join it.
     pub(crate) joiners: BTreeSet<(Bucket, NodeId)>,
     /// The same: who wants to leave it.
@@ -188,6 +190,7 @@ impl Ring {
                 sought: BTreeMap::new(),
                 explored_at: Time::default(),
                 moved: BTreeMap::new(),
+                members_at: Time::default(),
                 joiners: BTreeSet::new(),
                 leavers: BTreeSet::new(),
                 drained: false,
@@ -223,6 +226,9 @@ impl Ring {
         let known = self.seats.get(&home);
         let is_news = known.is_none_or(|known| known.age() < seat.age());
         let newcomers = if is_news { newcomers(known, &seat) } else { BTreeSet::new() };
+        if is_news && seat.groups().any(|group| self.has_others(group)) {
+            self.members_at = now;
+        }
         let news = is_news.then(|| {
             let groups = Which::ALL.iter().filter_map(|which| seat.line(*which).group.as_ref());
             News { changed: groups.flat_map(|group| self.learn(group)).collect(), newcomers }
@@ -235,6 +241,12 @@ impl Ring {
             self.seats.insert(home, seat);
         }
         news
+    }
+
+    /// Whether a group is new, or has other members than were known. Where it begins may have changed as well: then it is new if nothing was known of it.
+    fn has_others(&self, group: &Group) -> bool {
+        let known = self.group_of(self.home(group)).filter(|known| known.name.id == group.name.id);
+        known.map_or(!self.held.contains_key(&group.name.id), |known| known.members != group.members)
     }
 
     /// Takes over what a group is said to be; the buckets of which that is news.

@@ -100,25 +100,30 @@ pub(super) fn hot_spots(rows: &[&Found], tables: &mut String) -> Result<()> {
     }
     tables.push_str(
         "\n## Hot spots that move every minute\n\n\
-         Seconds until, for two seconds on end, the most loaded node has less than 1.3 times the mean and throughput is at least 95 % of what it was.\n\n\
-         | system | hot | nodes | moves | absorbed within 10 s | never | seconds, mean | most | worst most over mean | least throughput of before |\n\
-         |---|---|---|---|---|---|---|---|---|---|\n",
+         Seconds until, for two seconds on end, the most loaded node has less than 1.3 times the mean of all operations and throughput is at least 95 % of what it was; \
+         and with work in the place of operations.\n\n\
+         | system | hot | nodes | moves | absorbed within 10 s | never | seconds, mean | most | by work within 10 s | seconds, mean | most | worst most over mean | least throughput of before |\n\
+         |---|---|---|---|---|---|---|---|---|---|---|---|---|\n",
     );
     for row in rows {
         // None of what took for ever.
-        let is_any = number(row, "never_absorbed") < number(row, "moves");
-        let seconds = |name| if is_any { format!("{:.1}", number(row, name)) } else { "-".into() };
+        let is_any = |never| number(row, never) < number(row, "moves");
+        let seconds =
+            |never, name| if is_any(never) { format!("{:.1}", number(row, name)) } else { "-".into() };
         writeln!(
             tables,
-            "| {} | {} | {} | {} | {} | {} | {} | {} | {:.2} | {:.2} |",
+            "| {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {} | {:.2} | {:.2} |",
             text(row, "system"),
             text(row, "heat"),
             number(row, "nodes"),
             number(row, "moves"),
             number(row, "absorbed_within_10_s"),
             number(row, "never_absorbed"),
-            seconds("absorbed_s_mean"),
-            seconds("absorbed_s_most"),
+            seconds("never_absorbed", "absorbed_s_mean"),
+            seconds("never_absorbed", "absorbed_s_most"),
+            number(row, "absorbed_by_work_within_10_s"),
+            seconds("never_absorbed_by_work", "absorbed_by_work_s_mean"),
+            seconds("never_absorbed_by_work", "absorbed_by_work_s_most"),
             number(row, "worst_most_over_mean"),
             number(row, "least_rate_of_before"),
         )?;

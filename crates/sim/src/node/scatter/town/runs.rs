@@ -101,7 +101,28 @@ mod tests {
     fn number(row: &Row, name: &str) -> f64 {
         match row.facts.iter().find(|(known, _)| *known == name) {
             Some((_, Fact::Number(number))) => *number,
+            Some((_, Fact::Count(count))) => *count as f64,
             other => panic!("{name} is {other:?}"),
+        }
+    }
+
+    /// Without members that go where a group splits soon, some are larger than is wanted for good.
+    #[test]
+    fn there_are_as_many_groups_as_have_enough_members() {
+        let second = Duration::from_secs(1);
+        let small = Setup {
+            users: 500,
+            clients_per_node: 1,
+            warm: second,
+            span: second,
+            ..Setup::chirp(25, System::Groups, 1)
+        };
+        for seed in 1..=3 {
+            let mut rows = Vec::new();
+            let ended = measure("scale", &Setup { seed, ..small.clone() }, &mut |row| rows.push(row));
+            ended.expect("it forms, and answers make sense");
+            assert_eq!(number(&rows[0], "groups"), 5.0, "{rows:?}");
+            assert_eq!(number(&rows[0], "members_most"), 5.0, "{rows:?}");
         }
     }
 

@@ -111,7 +111,8 @@ impl Setup {
             heat: Heat::Authors { percent: 20 },
             moves_every: None,
             throttle: None,
-            warm: Duration::from_secs(10),
+            // Until borders rest.
+            warm: Duration::from_secs(20),
             span: Duration::from_secs(5),
             seed,
         }

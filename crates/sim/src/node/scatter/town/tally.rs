@@ -193,36 +193,57 @@ fn totals(row: Row, readings: &[Reading]) -> Row {
         .count("failed", last.failed - first.failed)
 }
 
-/// How long it took after each move until loads were even again and throughput was back; in seconds, at half seconds.
+/// How long it took after each move until loads were even again, by some measure of how uneven they are, and throughput was back; in milliseconds, at half
+/// seconds, `u64::MAX` for never.
+fn times(readings: &[Reading], moves: &[usize], uneven: impl Fn(&Between) -> f64) -> Vec<u64> {
+    let rate = Between::of(&readings[0], &readings[moves[0]]).rate;
+    let is_fine = |at: usize, from: usize| {
+        let over = Between::of(&readings[at.saturating_sub(TOGETHER).max(from)], &readings[at]);
+        over.rate >= rate * RATE_MIN && uneven(&over) < UNEVEN_MAX
+    };
+    let took = moves.iter().enumerate().map(|(index, from)| {
+        let end = end_of(moves, index, readings);
+        // Fine for two seconds is fine; a single look may be off by chance later.
+        let calm = (from + 1..=end).find(|at| (*at..=(at + TOGETHER).min(end)).all(|at| is_fine(at, *from)));
+        calm.map_or(u64::MAX, |at| ((at - from) as u64) * WINDOW.as_millis() as u64)
+    });
+    took.collect()
+}
+
+/// The last reading before the next move.
+fn end_of(moves: &[usize], index: usize, readings: &[Reading]) -> usize {
+    moves.get(index + 1).copied().unwrap_or(readings.len() - 1)
+}
+
+/// How moves were absorbed: by operations that nodes answered, and by their work.
 fn absorbed(row: Row, readings: &[Reading], moves: &[usize]) -> Row {
     if moves.is_empty() {
         return row;
     }
     let rate = Between::of(&readings[0], &readings[moves[0]]).rate;
-    let is_fine = |at: usize, from: usize| {
-        let over = Between::of(&readings[at.saturating_sub(TOGETHER).max(from)], &readings[at]);
-        over.rate >= rate * RATE_MIN && over.uneven < UNEVEN_MAX
-    };
-    let mut took = Vec::new();
     let (mut worst, mut least) = (0.0_f64, f64::MAX);
     for (index, from) in moves.iter().enumerate() {
-        let end = moves.get(index + 1).copied().unwrap_or(readings.len() - 1);
-        // Fine for two seconds is fine; a single look may be off by chance later.
-        let calm = (from + 1..=end).find(|at| (*at..=(at + TOGETHER).min(end)).all(|at| is_fine(at, *from)));
-        took.push(calm.map_or(u64::MAX, |at| ((at - from) as u64) * WINDOW.as_millis() as u64));
-        for pair in readings[*from..=end].windows(2) {
+        for pair in readings[*from..=end_of(moves, index, readings)].windows(2) {
             let over = Between::of(&pair[0], &pair[1]);
             (worst, least) = (worst.max(over.uneven), least.min(over.rate / rate));
         }
     }
-    let within = took.iter().filter(|ms| **ms <= 10_000).count() as u64;
-    let never = took.iter().filter(|ms| **ms == u64::MAX).count() as u64;
-    let ended = took.iter().copied().filter(|ms| *ms < u64::MAX);
+    let took = times(readings, moves, |over| over.uneven);
+    let by_work = times(readings, moves, |over| over.uneven_work);
+    let within = |took: &[u64]| took.iter().filter(|ms| **ms <= 10_000).count() as u64;
+    let never = |took: &[u64]| took.iter().filter(|ms| **ms == u64::MAX).count() as u64;
+    let ended = |took: &[u64]| took.iter().copied().filter(|ms| *ms < u64::MAX).collect::<Vec<u64>>();
+    let most = |took: &[u64]| ended(took).into_iter().max().unwrap_or_default() as f64 / 1e3;
+    let mean = |took: &[u64]| ended(took).iter().sum::<u64>() as f64 / 1e3 / ended(took).len().max(1) as f64;
     row.count("moves", moves.len() as u64)
-        .count("absorbed_within_10_s", within)
-        .count("never_absorbed", never)
-        .number("absorbed_s_most", ended.clone().max().unwrap_or_default() as f64 / 1e3)
-        .number("absorbed_s_mean", ended.clone().sum::<u64>() as f64 / 1e3 / ended.count().max(1) as f64)
+        .count("absorbed_within_10_s", within(&took))
+        .count("never_absorbed", never(&took))
+        .number("absorbed_s_most", most(&took))
+        .number("absorbed_s_mean", mean(&took))
+        .count("absorbed_by_work_within_10_s", within(&by_work))
+        .count("never_absorbed_by_work", never(&by_work))
+        .number("absorbed_by_work_s_most", most(&by_work))
+        .number("absorbed_by_work_s_mean", mean(&by_work))
         .number("worst_most_over_mean", worst)
         .number("least_rate_of_before", least)
 }
