@@ -121,6 +121,10 @@ fn fits(what: &What, motive: &Motive) -> bool {
             true
         }
         (What::Leave { .. }, Motive::Beside { members, size }) => *members > size.least,
+        // Where one is missed, or from a smaller group to a larger one: never back.
+        (What::Migrate { .. }, Motive::Surplus { members, there, size, .. }) => {
+            (size.wanted + 1..=size.most).contains(members) && (*there < size.wanted || there >= members)
+        }
         (
             What::Split { .. } | What::Merge { .. } | What::Repartition { .. } | What::Migrate { .. },
             Motive::Asked,
