@@ -21,6 +21,9 @@ const CONTESTS_MAX: u32 = 4;
 /// the timeout, and whoever is elected in its place would be as well.
 const CONTESTS_MIN: u32 = 2;
 
+/// Who is outlived stands more rarely each time, after up to so many doublings.
+const OUTLIVED_MAX: u32 = 5;
+
 /// What a candidate keeps.
 #[derive(Debug, Clone)]
 pub(crate) struct Candidate {
@@ -48,7 +51,7 @@ impl Replog {
         let base = self.config.election.max(spread / (1 << CONTESTS_MIN));
         let random =
             Duration::from_nanos(cx.rng.below(u64::try_from(spread.as_nanos()).unwrap_or(u64::MAX).max(1)));
-        let wait = if self.is_member() { 1 } else { 3 };
+        let wait = (if self.is_member() { 1 } else { 3 }) << self.outlived.min(OUTLIVED_MAX);
         self.patience = base * wait + random + base / 2 * u32::from(self.config.priority);
         out.arm(Timer::Election, self.patience);
     }
@@ -225,6 +228,9 @@ impl Replog {
             // Whoever leads for no longer than that may be one of many that overthrow each other.
             self.contests = 0;
         }
+        if leader.is_some() {
+            self.outlived = 0;
+        }
         self.believed_leader = leader;
         self.heard = cx.now;
         self.suspect = false;
@@ -263,6 +269,12 @@ impl Replog {
         };
         if promised > mine && from != self.me {
             cx.marks.hit("replog.leader.met_higher_ballot");
+            // Later members have everything, and need no vote of this epoch. One of them should bring it to this replica, or tell it that it is not needed; whoever
+            // was a member by name alone, and never heard from their leader, may be forgotten by all who could, and would ask the members of old for ever.
+            if settled && epoch.number > self.epoch().number {
+                cx.marks.hit("replog.election.outlived");
+                self.outlived = self.outlived.saturating_add(1);
+            }
             self.follow(cx, None, out);
         }
     }

@@ -156,6 +156,8 @@ pub struct Replog {
     pub(crate) patience: Duration,
     /// How often this replica has stood since it followed a leader for long: candidates that cross each other wait ever longer.
     pub(crate) contests: u32,
+    /// How often in a row it stood and met members of a later epoch who have everything.
+    pub(crate) outlived: u32,
     pub(crate) followed_since: Time,
     pub(crate) suspect: bool,
     /// Until then nothing is promised to anyone but the leader of `bound_to`, who may hold a lease.
@@ -208,6 +210,7 @@ impl Replog {
             heard: Time::default(),
             patience: Duration::ZERO,
             contests: 0,
+            outlived: 0,
             followed_since: Time::default(),
             suspect: false,
             bound_until: Time::default(),
