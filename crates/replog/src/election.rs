@@ -271,7 +271,7 @@ impl Replog {
             cx.marks.hit("replog.leader.met_higher_ballot");
             // Later members have everything, and need no vote of this epoch. One of them should bring it to this replica, or tell it that it is not needed; whoever
             // was a member by name alone, and never heard from their leader, may be forgotten by all who could, and would ask the members of old for ever.
-            if settled && epoch.number > self.epoch().number {
+            if settled && epoch.number > self.epoch().number && epoch.has(self.me) {
                 cx.marks.hit("replog.election.outlived");
                 self.outlived = self.outlived.saturating_add(1);
             }
