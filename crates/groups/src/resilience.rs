@@ -76,39 +76,36 @@ pub fn resize(size: usize, neighbours: Option<(usize, usize)>, sizes: Sizes) -> 
     }
 }
 
-/// A group as far as members are concerned that others could do without.
-#[derive(Debug, Clone, Copy, PartialEq, Eq)]
-pub struct Peer {
-    /// Which.
-    pub group: GroupId,
-    /// How many members it has.
-    pub size: usize,
-    /// Whether one of those who could be sent may go there.
-    pub is_open: bool,
-}
-
 /// Where a group sends a member that has more than are `wanted`: to the smallest that has fewer. If there is none, and all groups have so many members
 /// together that there could be one group more, to the largest, so that some group splits soon: else each would stay as much too large, and each write
 /// would have more copies than are wanted.
 ///
 /// Members go from larger groups to those that are too small, or else from smaller to larger ones (of equals, to the one with the greater name) until
 /// one splits. Neither undoes the other, and each split makes one more group, of which there are never more than have enough members: so it comes to rest.
-pub fn surplus(own: (GroupId, usize), others: &[Peer], wanted: usize, sizes: Sizes) -> Option<GroupId> {
+///
+/// Groups are named with how many members they have. Only those are asked about that would be chosen: whether one of those who could be sent may go there.
+pub fn surplus(
+    own: (GroupId, usize),
+    others: &[(GroupId, usize)],
+    wanted: usize,
+    sizes: Sizes,
+    is_open: impl Fn(GroupId) -> bool,
+) -> Option<GroupId> {
     let (id, size) = own;
     if size <= wanted || size > sizes.most {
         return None;
     }
-    let open = || others.iter().filter(|other| other.is_open);
-    if others.iter().any(|other| other.size < wanted) {
-        let needy = open().filter(|other| other.size < wanted);
-        return needy.min_by_key(|other| (other.size, other.group)).map(|other| other.group);
+    if others.iter().any(|(_, size)| *size < wanted) {
+        let needy = others.iter().filter(|(group, size)| *size < wanted && is_open(*group));
+        return needy.min_by_key(|(group, size)| (*size, *group)).map(|(group, _)| *group);
     }
-    let members = size + others.iter().map(|other| other.size).sum::<usize>();
+    let members = size + others.iter().map(|(_, size)| size).sum::<usize>();
     if members < wanted * (others.len() + 2) {
         return None;
     }
-    let larger = open().filter(|other| other.size <= sizes.most && (other.size, other.group) > (size, id));
-    larger.max_by_key(|other| (other.size, other.group)).map(|other| other.group)
+    let fits = |group: GroupId, other: usize| other <= sizes.most && (other, group) > (size, id);
+    let larger = others.iter().filter(|(group, size)| fits(*group, *size) && is_open(*group));
+    larger.max_by_key(|(group, size)| (*size, *group)).map(|(group, _)| *group)
 }
 
 #[cfg(test)]
@@ -222,33 +219,31 @@ mod tests {
         }
     }
 
-    fn peers(sizes: &[usize]) -> Vec<Peer> {
-        let peer =
-            |(at, size): (usize, &usize)| Peer { group: GroupId(at as u64), size: *size, is_open: true };
-        sizes.iter().enumerate().map(peer).collect()
+    /// Groups that are called by their places.
+    fn named(sizes: &[usize]) -> Vec<(GroupId, usize)> {
+        sizes.iter().enumerate().map(|(at, size)| (GroupId(at as u64), *size)).collect()
     }
 
     /// Where the group at a place sends a member.
-    fn sends(groups: &[Peer], place: usize, wanted: usize) -> Option<usize> {
-        let mut others = groups.to_vec();
+    fn sends(sizes: &[usize], place: usize, wanted: usize) -> Option<usize> {
+        let mut others = named(sizes);
         let own = others.remove(place);
-        let to = surplus((own.group, own.size), &others, wanted, Sizes::around(wanted))?;
-        groups.iter().position(|group| group.group == to)
+        surplus(own, &others, wanted, Sizes::around(wanted), |_| true).map(|to| to.0 as usize)
     }
 
     #[test]
     fn who_is_one_too_many_goes_where_one_is_missed_or_a_group_splits_soon() {
         let all = |sizes: &[usize]| -> Vec<Option<usize>> {
-            (0..sizes.len()).map(|place| sends(&peers(sizes), place, 5)).collect()
+            (0..sizes.len()).map(|place| sends(sizes, place, 5)).collect()
         };
         assert_eq!(all(&[5, 6, 4, 7]), [None, Some(2), None, Some(2)], "who has enough keeps them");
         assert_eq!(all(&[5, 6, 7, 5]), [None; 4], "not enough for one group more");
         assert_eq!(all(&[6, 7, 6, 7]), [Some(3), Some(3), Some(3), None]);
         assert_eq!(all(&[6, 6, 6, 6, 6]), [Some(4), Some(4), Some(4), Some(4), None], "equals agree which");
         assert_eq!(all(&[6, 8, 6, 6, 6]), [Some(4), None, Some(4), Some(4), None], "it splits already");
-        let mut closed = peers(&[6, 4, 7]);
-        closed[1].is_open = false;
-        assert_eq!(sends(&closed, 0, 5), None, "it stays where it is until it can go there");
+        let closed =
+            surplus((GroupId(0), 6), &named(&[6, 4, 7])[1..], 5, Sizes::around(5), |to| to != GroupId(1));
+        assert_eq!(closed, None, "it stays where it is until it can go there");
     }
 
     #[test]
@@ -264,9 +259,9 @@ mod tests {
             settle(&mut groups, sizes, &mut rng);
             loop {
                 // A merged group has a new name, a split one two: places will do, since nothing is remembered.
-                let peers = peers(&groups);
-                let due: Vec<(usize, usize)> =
-                    (0..groups.len()).filter_map(|from| Some((from, sends(&peers, from, wanted)?))).collect();
+                let due: Vec<(usize, usize)> = (0..groups.len())
+                    .filter_map(|from| Some((from, sends(&groups, from, wanted)?)))
+                    .collect();
                 let Some((from, to)) = rng.pick(&due).copied() else { break };
                 (groups[from], groups[to], sent) = (groups[from] - 1, groups[to] + 1, sent + 1);
                 settle(&mut groups, sizes, &mut rng);

@@ -4,8 +4,8 @@ use alloc::vec::Vec;
 use core::cmp::Reverse;
 use core::time::Duration;
 use quorate_groups::join::{Aim, Near};
-use quorate_groups::resilience::{Peer, surplus};
-use quorate_groups::{Group, Operation, Stand};
+use quorate_groups::resilience::surplus;
+use quorate_groups::{Group, GroupId, Operation, Stand};
 use quorate_kernel::{NodeId, Time};
 
 use crate::machine::Node;
@@ -30,17 +30,17 @@ impl Node {
             return None;
         }
         let others: Vec<&Group> = ring.groups().filter(|other| other.name.id != own.name.id).collect();
-        let peer = |other: &&Group| Peer {
-            group: other.name.id,
-            size: other.members.len(),
-            is_open: self.middle_of(other).is_some() && self.sent(own, other, now).is_some(),
+        let sizes: Vec<(GroupId, usize)> =
+            others.iter().map(|other| (other.name.id, other.members.len())).collect();
+        let named = |id: GroupId| others.iter().copied().find(|other| other.name.id == id);
+        let is_open = |id: GroupId| {
+            named(id).is_some_and(|to| self.middle_of(to).is_some() && self.sent(own, to, now).is_some())
         };
-        let peers: Vec<Peer> = others.iter().map(peer).collect();
-        let id = surplus((own.name.id, own.members.len()), &peers, size.wanted, size.sizes())?;
-        let to = others.into_iter().find(|other| other.name.id == id)?;
+        let id = surplus((own.name.id, own.members.len()), &sizes, size.wanted, size.sizes(), is_open)?;
+        let to = named(id)?;
         let node = self.sent(own, to, now)?;
         let (members, there) = (own.members.len(), to.members.len());
-        let motive = Motive::Surplus { members, there, groups: peers.len() + 1, size };
+        let motive = Motive::Surplus { members, there, groups: sizes.len() + 1, size };
         Some((Operation::Migrate { node, from: own.name.id, to: id }, motive))
     }
 

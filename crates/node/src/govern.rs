@@ -175,7 +175,7 @@ impl Node {
             }
             None => {
                 let moves_borders = !alone && self.policies().moves_borders;
-                let border = || self.border_due(cx.now, stand).filter(|_| moves_borders);
+                let border = || if moves_borders { self.border_due(cx.now, stand) } else { None };
                 let (operation, motive) = self.surplus_due(cx.now, stand, size).or_else(border)?;
                 return Some(self.wanted(operation, motive));
             }
