@@ -3,6 +3,9 @@
 use alloc::vec;
 use alloc::vec::Vec;
 
+/// How much of what the most loaded member has another may have at most, before a shard goes there: loads are never quite the same.
+pub const LESS: f64 = 0.95;
+
 /// A piece of a group's span with a log of its own, and how much is asked of it.
 #[derive(Debug, Clone, Copy, PartialEq)]
 pub struct Shard {
@@ -63,7 +66,7 @@ pub fn middle(shards: &[Shard]) -> Option<u64> {
 }
 
 /// Who should lead each shard. `leaders` has who does now, as places among members that can bear as much as `capacities` says;
-/// 0 leads nothing. A shard leaves the most loaded member only for one that will have a tenth less than that member has now; if nothing is gained so, but
+/// 0 leads nothing. A shard leaves the most loaded member only for one that will have less than that member has now by [`LESS`]; if nothing is gained so, but
 /// would be if several moved at once, all are shared out anew, and whoever leads a shard keeps it as far as can be.
 pub fn leaders(loads: &[f64], leaders: &[Option<usize>], capacities: &[f64]) -> Vec<Option<usize>> {
     let able = |member: &usize| capacities.get(*member).is_some_and(|capacity| *capacity > 0.0);
@@ -98,7 +101,7 @@ pub fn leaders(loads: &[f64], leaders: &[Option<usize>], capacities: &[f64]) -> 
             let to = idlest(&sums, weight(shard)).filter(|to| *to != most)?;
             let taken = burden(&sums, to, weight(shard));
             let then = taken.max(burden(&sums, most, -weight(shard)));
-            (taken < now * 0.9).then_some((then, shard, to))
+            (taken < now * LESS).then_some((then, shard, to))
         });
         let Some((_, shard, to)) = moved.min_by(|one, other| one.0.total_cmp(&other.0)) else { break };
         sums[most] -= weight(shard);
@@ -108,11 +111,11 @@ pub fn leaders(loads: &[f64], leaders: &[Option<usize>], capacities: &[f64]) -> 
     let now = (0..capacities.len()).filter(able).map(|member| burden(&sums, member, 0.0)).fold(0.0, f64::max);
     let weights: Vec<f64> = (0..loads.len()).map(weight).collect();
     let (_, best) = deal(&weights, &[], capacities, 0.0);
-    if best >= now * 0.9 {
+    if best >= now * LESS {
         return chosen;
     }
     let (dealt, most) = deal(&weights, &chosen, capacities, best);
-    if most < now * 0.9 { dealt } else { chosen }
+    if most < now * LESS { dealt } else { chosen }
 }
 
 /// Shares out shards, the largest first, each to whoever leads it as long as that member then has no more than `most`, else to whoever has least; and
@@ -190,7 +193,7 @@ mod tests {
         }
     }
 
-    /// No single one of many shards is a tenth of what its leader bears.
+    /// No single one of many shards is much of what its leader bears.
     #[test]
     fn many_shards_with_the_same_load_are_spread() {
         let now: Vec<Option<usize>> =

@@ -211,17 +211,14 @@ impl Node {
         let ring = self.roster.as_mut()?.ring.as_mut()?;
         let is_gone = |id: &NodeId| all_gone.contains(id);
         // It knows best itself: what is known here of other groups may be old.
-        let is_twice = |id: &NodeId| {
-            ring.groups().any(|other| other.name.id < group.name.id && other.members.contains(id))
-        };
-        let wants_out = |id: &NodeId| ring.leavers.contains(&(home, *id));
+        let wants_out = |id: &NodeId| ring.leavers.get(&(home, *id)).copied();
         let (mut gone, mut emptied, mut twice) = (Vec::new(), Vec::new(), Vec::new());
         for id in &group.members {
-            match () {
-                () if is_gone(id) => gone.push(*id),
-                () if wants_out(id) && is_twice(id) => twice.push(*id),
-                () if wants_out(id) => emptied.push(*id),
-                () => {}
+            match wants_out(id) {
+                _ if is_gone(id) => gone.push(*id),
+                Some(true) => twice.push(*id),
+                Some(false) => emptied.push(*id),
+                None => {}
             }
         }
         // One at a time, and not while others are missed.
@@ -239,7 +236,7 @@ impl Node {
         let is_new = |id: &NodeId| !group.members.contains(id);
         let add: Vec<NodeId> = asked.filter(is_there).filter(is_new).take(room).collect();
         ring.joiners.retain(|(other, _)| *other != home);
-        ring.leavers.retain(|(other, _)| *other != home);
+        ring.leavers.retain(|(other, _), _| *other != home);
         let is_change = !(add.is_empty() && remove.is_empty());
         // A group that all want to leave finds others first.
         let is_possible = is_change && staying + add.len() > 0;

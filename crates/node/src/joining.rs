@@ -22,6 +22,8 @@ const ASK_EVERY: Duration = Duration::from_millis(400);
 /// How often it asks the same group before it asks another. Whoever speaks for the group has to be connected to it first, and begins to be when it is
 /// asked; and around the world it takes a second or two until the group has agreed: who asked others meanwhile would be in several.
 const ASKS: u8 = 4;
+/// For so long a node has been in two groups before it asks one to let it go. Groups tell their members twice a second what they are.
+const SURE: Duration = Duration::from_secs(2);
 /// How many groups it looks at first; and how many where it goes by the time that operations take (Scatter 6.1 and 6.2).
 const SAMPLES: usize = 4;
 const SAMPLES_OF_LATENCY: usize = 3;
@@ -73,7 +75,7 @@ impl Node {
         if let Some(group) = ring.group_with(me).filter(|_| !asks_again) {
             let home = ring.home(group);
             self.note_joined(cx.now);
-            self.leave_all_but_one(out);
+            self.leave_all_but_one(cx.now, out);
             if let Some(ring) = self.ring_mut() {
                 ring.asked_at = cx.now;
             }
@@ -187,23 +189,35 @@ impl Node {
         })
     }
 
-    /// A node that asked one group after the other may be in two: it asks all but one to let it go.
-    fn leave_all_but_one(&mut self, out: &mut Out) {
+    /// A node that asked one group after the other may be in two: it asks all but one to let it go, once it is sure. Whoever was sent from one to
+    /// another may hear from the latter first.
+    fn leave_all_but_one(&mut self, now: Time, out: &mut Out) {
         let me = self.config.me.id;
-        let Some(ring) = self.ring() else { return };
-        let mut groups = ring.groups_with(me);
-        // Else whoever hears of its half of a group that has split would leave that half for what the group was.
-        groups.retain(|group| ring.is_whole(group));
-        groups.sort_by_key(|group| group.name.id);
-        let homes: Vec<Bucket> = groups.into_iter().skip(1).map(|group| ring.home(group)).collect();
         if self.config.limits.breaks(Mutant::InTwoGroups) {
             return;
         }
+        let Some(ring) = self.ring_mut() else { return };
+        let mut leaving = core::mem::take(&mut ring.leaving);
+        let mut groups = ring.groups_with(me);
+        leaving.retain(|id, _| groups.len() > 1 && groups.iter().any(|group| group.name.id == *id));
+        // Else whoever hears of its half of a group that has split would leave that half for what the group was.
+        groups.retain(|group| ring.is_whole(group));
+        // Halves have other names than what they were of: by name alone the group that was asked before would be the one to stay in, and both might
+        // let it go.
+        groups.sort_by_key(|group| (leaving.contains_key(&group.name.id), group.name.id));
+        let others = || groups.iter().skip(1);
+        others().for_each(|group| _ = leaving.entry(group.name.id).or_insert(now));
+        let is_sure = |group: &&&Group| now.since(leaving[&group.name.id]) >= SURE;
+        let homes: Vec<Bucket> = others().filter(is_sure).map(|group| ring.home(group)).collect();
+        ring.leaving = leaving;
         for home in homes {
             match self.believed_leader(home) {
-                Some(leader) if leader == me => self.on_leaves_group(home, me),
+                Some(leader) if leader == me => self.on_leaves_group(home, me, true),
                 // A question; nothing about this node's disk is told.
-                Some(leader) => out.send_early(leader, Message::Group(Box::new(Word::Leaves)).about(home)),
+                Some(leader) => {
+                    let word = Word::Leaves { is_twice: true };
+                    out.send_early(leader, Message::Group(Box::new(word)).about(home));
+                }
                 None => {}
             }
         }
@@ -215,16 +229,19 @@ impl Node {
         let Some(ring) = self.ring_mut().filter(|ring| ring.drained) else { return };
         ring.asked_at = now;
         match leader {
-            Some(leader) if leader == me => drop(ring.leavers.insert((home, me))),
+            Some(leader) if leader == me => drop(ring.leavers.insert((home, me), false)),
             // A question; nothing about this node's disk is told.
-            Some(leader) => out.send_early(leader, Message::Group(Box::new(Word::Leaves)).about(home)),
+            Some(leader) => {
+                let word = Word::Leaves { is_twice: false };
+                out.send_early(leader, Message::Group(Box::new(word)).about(home));
+            }
             None => {}
         }
     }
 
-    pub(crate) fn on_leaves_group(&mut self, home: Bucket, from: NodeId) {
+    pub(crate) fn on_leaves_group(&mut self, home: Bucket, from: NodeId, is_twice: bool) {
         if let Some(ring) = self.ring_mut().filter(|ring| ring.leavers.len() < JOINERS_MAX) {
-            ring.leavers.insert((home, from));
+            ring.leavers.insert((home, from), is_twice);
         }
     }
 

@@ -26,8 +26,8 @@ const MEMORY: Duration = Duration::from_secs(2);
 /// changes: something else is asked now, and what was asked before would only hide how much.
 const ALIKE: f64 = 2.0 / 3.0;
 const ENOUGH: f64 = 100.0;
-/// A group that has got a bucket gives none away before it can be seen what is asked of it there.
-const WINDOW: Duration = Duration::from_secs(2);
+/// A bucket that has come to a group stays there before it can be seen what is asked of it now.
+const WINDOW: Duration = Duration::from_secs(1);
 /// What was heard of all groups longer ago is too old to reckon with; of its neighbours a group hears all the time.
 const FRESH: Duration = Duration::from_millis(1_500);
 /// So many messages of a log a request can cause, at most: an answer of each follower to what was written.
@@ -35,7 +35,7 @@ const MESSAGES_MAX: u64 = 16;
 /// A bucket of which nothing is asked counts like so many requests in a second: its leader and its followers hear from each other all the time.
 /// So groups have their share of buckets before anything is asked of them; and what an operation on groups asks itself is little beside it, or borders that
 /// move would be a reason to move others.
-const IDLE: f64 = 50.0;
+const IDLE: f64 = 20.0;
 
 /// How many requests a bucket's leader has taken of late, and how many messages its log had for it because of them: a write that goes to many
 /// members is more work than a read, unless many go together.
@@ -131,13 +131,11 @@ impl Node {
         }
     }
 
-    /// Where a border of a group should be that gives something away, by what is asked of all groups.
+    /// Where a border of a group should be that gives something away, by what is asked of all groups. What has just come to the group stays, and only that:
+    /// what goes far goes through several groups, each of which gives away at its other end.
     pub(crate) fn border_due(&self, now: Time, stand: &Stand) -> Option<(Operation, Motive)> {
         let ring = self.ring()?;
         let Stand { group, before, after } = stand;
-        if ring.buckets(group).iter().any(|bucket| ring.moved.contains_key(bucket)) {
-            return None;
-        }
         let groups: Vec<&Group> = ring.groups().collect();
         let pieces: Vec<Vec<Piece>> = groups.iter().map(|group| self.pieces_of(group)).collect();
         let burdens: Vec<Burden<'_>> = pieces
@@ -173,10 +171,15 @@ impl Node {
             }
         };
         let (id, left, right) = (group.name.id, before.name.id, after.name.id);
-        let (operation, taker) = match to {
-            To::After => (Operation::Repartition { left: id, right, border }, right),
-            To::Before => (Operation::Repartition { left, right: id, border }, left),
+        let buckets = ring.buckets(group);
+        let at = buckets.iter().position(|bucket| bucket.ring_start(ring.count) == border)?;
+        let (operation, taker, given) = match to {
+            To::After => (Operation::Repartition { left: id, right, border }, right, &buckets[at..]),
+            To::Before => (Operation::Repartition { left, right: id, border }, left, &buckets[..at]),
         };
+        if given.iter().any(|bucket| ring.moved.contains_key(bucket)) {
+            return None;
+        }
         let most = burdens.iter().map(|burden| burden.load() / burden.capacity).fold(0.0, f64::max);
         let (_, neighbour) = of_each(taker)?;
         let mean = mean as u64;
@@ -184,8 +187,7 @@ impl Node {
             Some(busiest) => Motive::Lumpy { busiest, load, mean },
             None => Motive::Uneven { load, neighbour, most: most as u64, mean },
         };
-        let is_inside = group.span.contains(border) && border != group.span.start;
-        is_inside.then_some((operation, motive))
+        (at > 0).then_some((operation, motive))
     }
 
     /// The buckets of a group and what is asked of them.

@@ -50,8 +50,11 @@ pub enum Word {
     },
     /// From a node that is in no group to whoever speaks for one: let me in.
     Wants,
-    /// From a member that is to be emptied to whoever speaks for its group: let me go.
-    Leaves,
+    /// From a member to whoever speaks for its group: let me go.
+    Leaves {
+        /// Whether it is in another group as well; else it is to be emptied.
+        is_twice: bool,
+    },
     /// From whoever leads a bucket to whoever speaks for its group: so much is asked of it in a second.
     Load(u32),
     /// There and back: how far is it.
@@ -110,7 +113,9 @@ pub(crate) struct Ring {
     /// For whoever speaks for a group: who wants to join it.
     pub(crate) joiners: BTreeSet<(Bucket, NodeId)>,
     /// The same: who wants to leave it.
-    pub(crate) leavers: BTreeSet<(Bucket, NodeId)>,
+    pub(crate) leavers: BTreeMap<(Bucket, NodeId), bool>,
+    /// Groups that are to let this node go, as it is in another; and since when that is known.
+    pub(crate) leaving: BTreeMap<GroupId, Time>,
     /// Whether this node is to be in no group.
     pub(crate) drained: bool,
     /// Who asked for that, and has not been answered.
@@ -192,7 +197,8 @@ impl Ring {
                 moved: BTreeMap::new(),
                 members_at: Time::default(),
                 joiners: BTreeSet::new(),
-                leavers: BTreeSet::new(),
+                leavers: BTreeMap::new(),
+                leaving: BTreeMap::new(),
                 drained: false,
                 drained_for: None,
                 loads: BTreeMap::new(),

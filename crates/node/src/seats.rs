@@ -96,7 +96,7 @@ impl Node {
         let homes: Vec<Bucket> = self.homes_led().collect();
         let Some(ring) = self.ring_mut() else { return };
         ring.joiners.retain(|(home, _)| homes.contains(home));
-        ring.leavers.retain(|(home, _)| homes.contains(home));
+        ring.leavers.retain(|(home, _), _| homes.contains(home));
         let lost: Vec<Effort> =
             ring.efforts.extract_if(.., |home, _| !homes.contains(home)).map(|(_, effort)| effort).collect();
         ring.forget_moves(cx.now);
@@ -252,7 +252,7 @@ impl Node {
                 // It may be full by now, or part of another.
                 self.tell_group(home, from, out);
             }
-            Word::Leaves => self.on_leaves_group(home, from),
+            Word::Leaves { is_twice } => self.on_leaves_group(home, from, is_twice),
             Word::Load(load) => self.on_load(home, load),
             Word::Echo { at, is_back } => self.on_echo(cx.now, from, (at, is_back), out),
             Word::Agrees(micros) => self.on_agrees(from, micros),

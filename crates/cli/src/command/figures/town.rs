@@ -78,17 +78,21 @@ pub(super) fn load(rows: &[&Found], tables: &mut String) -> Result<()> {
     }
     tables.push_str(
         "\n## How evenly fetches are spread (figure 15b)\n\n\
-         | system | nodes | fetches/s | most loaded over mean: fetches | work |\n|---|---|---|---|---|\n",
+         The hottest bucket is whole: whoever leads it has no less.\n\n\
+         | system | nodes | fetches/s | most loaded over mean: fetches | work | hottest bucket |\n|---|---|---|---|---|---|\n",
     );
     for row in rows {
+        let hottest = number(row, "hottest_bucket_over_mean");
+        let hottest = if hottest > 0.0 { format!("{hottest:.2}") } else { "-".into() };
         writeln!(
             tables,
-            "| {} | {} | {:.0} | {:.2} | {:.2} |",
+            "| {} | {} | {:.0} | {:.2} | {:.2} | {} |",
             text(row, "system"),
             number(row, "nodes"),
             number(row, "operations_s"),
             number(row, "most_over_mean"),
             number(row, "most_over_mean_work"),
+            hottest,
         )?;
     }
     Ok(())

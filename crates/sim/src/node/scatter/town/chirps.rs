@@ -6,7 +6,7 @@
 use std::rc::Rc;
 use std::time::Duration;
 
-use quorate_api::{SLOT_COUNT, slot_of};
+use quorate_api::{Bucket, SLOT_COUNT, slot_of};
 use quorate_kernel::Rng;
 use quorate_workload::ycsb::scatter;
 
@@ -59,15 +59,33 @@ impl Users {
         self.sums.partition_point(|sum| *sum <= at).min(self.sums.len().saturating_sub(1))
     }
 
+    /// What each does of all that is done, if nobody trends.
+    fn shares(&self) -> impl Iterator<Item = f64> {
+        let all = self.sums.last().copied().unwrap_or(1.0);
+        self.sums.iter().scan(0.0, move |before, sum| Some((sum - core::mem::replace(before, *sum)) / all))
+    }
+
     /// What the most popular one has of all that is done.
     #[cfg(test)]
     pub(super) fn largest_share(&self) -> f64 {
-        let rates = self.sums.iter().scan(0.0, |before, sum| {
-            let rate = sum - *before;
-            *before = *sum;
-            Some(rate)
-        });
-        rates.fold(0.0, f64::max) / self.sums.last().copied().unwrap_or(1.0)
+        self.shares().fold(0.0, f64::max)
+    }
+
+    /// What the hottest of a ring's buckets has of all that is asked: whoever leads it has no less.
+    pub(super) fn hottest_bucket(&self, trend: &Trend, setup: &Setup) -> f64 {
+        let (shares, buckets) = (self.shares().collect::<Vec<_>>(), setup.buckets());
+        let mut loads = vec![0.0; buckets.get().into()];
+        let trending = trend.percent as f64 / 100.0;
+        for (slot, user) in (0..SLOT_COUNT)
+            .flat_map(|slot| self.of_slot[usize::from(slot)].iter().map(move |user| (slot, *user as usize)))
+        {
+            loads[usize::from(Bucket::of_slot(slot, buckets).0)] += shares[user] * (1.0 - trending);
+        }
+        for user in &trend.hot {
+            let bucket = Bucket::of_key(key(*user).as_bytes(), buckets);
+            loads[usize::from(bucket.0)] += trending / trend.hot.len() as f64;
+        }
+        loads.into_iter().fold(0.0, f64::max)
     }
 }
 
@@ -156,6 +174,13 @@ mod tests {
         assert_eq!(trend.hot.len(), 20);
         let hot = (0..20_000).filter(|_| trend.hot.contains(&trend.pick(&users, &mut rng))).count();
         assert!((3_700..4_400).contains(&hot), "a fifth, and what they have without it: {hot}");
+        let hottest = |trend: &Trend| users.hottest_bucket(trend, &setup) * f64::from(setup.buckets().get());
+        assert!(
+            (1.0..5.0).contains(&hottest(&Trend::default())),
+            "a fiftieth of a bucket is one user's, at most"
+        );
+        let one = Trend { hot: vec![7], percent: 20 };
+        assert!((16.0..21.0).contains(&hottest(&one)), "one of eighty has a fifth: {}", hottest(&one));
         let region = Setup { heat: Heat::Region { percent: 50, width: 10 }, ..setup };
         let trend = Trend::draw(&region, &users, &mut rng);
         assert!((1_700..2_300).contains(&trend.hot.len()), "a tenth of the ring: {}", trend.hot.len());

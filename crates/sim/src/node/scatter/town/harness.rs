@@ -122,6 +122,11 @@ impl Town {
         agenda.wake(CONNECT_EVERY, CONNECT);
     }
 
+    /// What a node has at least that leads the hottest bucket, over the mean of all nodes.
+    pub(super) fn hottest_over_mean(&self) -> f64 {
+        self.users.hottest_bucket(&self.trend, &self.setup) * self.setup.nodes as f64
+    }
+
     /// Something else becomes hot.
     pub(super) fn move_now(&mut self) {
         self.trend = Trend::draw(&self.setup, &self.users, &mut self.rng);

