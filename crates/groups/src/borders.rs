@@ -105,6 +105,16 @@ impl<'a> Giver<'a> {
         busiest(kept.iter(), self.own.capacity).max(busiest(given.iter().chain(taker.shards), taker.capacity))
     }
 
+    /// How many shards may go, of those that would.
+    fn free(&self, to: To, count: usize) -> usize {
+        let may_go = |shard: &&Shard| !shard.stays;
+        let shards = self.own.shards.iter();
+        match to {
+            To::Before => shards.take(count).take_while(may_go).count(),
+            To::After => shards.rev().take(count).take_while(may_go).count(),
+        }
+    }
+
     /// At most `count` shards, so that no member of the two has more than one has now; what is below [`BUSY`] is no harm.
     fn harmless(&self, to: To, count: usize) -> Option<usize> {
         let most = self.own.busiest().max(self.taker(to).busiest()).max(BUSY * self.mean);
@@ -114,7 +124,8 @@ impl<'a> Giver<'a> {
 
 /// What the group at `place` of a ring should give away now: to whom, and where the border between them is then. None if the most loaded group
 /// has less than [`UNEVEN`] times what it should have, or if no whole shard brings the group nearer to what should go without making the busiest member
-/// busier. So with the same loads all borders come to rest.
+/// busier. So with the same loads all borders come to rest. What has just come stays, and only that: what goes far goes through several groups, each of which
+/// gives away at its other end meanwhile.
 pub fn gift(ring: &[Burden<'_>], place: usize) -> Option<(To, u64)> {
     let giver = Giver::new(ring, place)?;
     let (own, mean) = (giver.own, giver.mean);
@@ -130,7 +141,7 @@ pub fn gift(ring: &[Burden<'_>], place: usize) -> Option<(To, u64)> {
             To::After => nearest(own.shards.iter().rev(), flow),
         };
         let is_much = flow >= LITTLE * mean * own.capacity;
-        giver.harmless(to, count).filter(|_| is_much).map(|count| giver.border(to, count))
+        giver.harmless(to, giver.free(to, count)).filter(|_| is_much).map(|count| giver.border(to, count))
     };
     let (to_before, to_after) = (|| give(To::Before, before), || give(To::After, after));
     if before > after { to_before().or_else(to_after) } else { to_after().or_else(to_before) }
@@ -146,7 +157,9 @@ pub fn relief(ring: &[Burden<'_>], place: usize) -> Option<(To, u64, f64)> {
         return None;
     }
     let counts = 1..giver.own.shards.len();
-    let gifts = counts.flat_map(|count| [To::Before, To::After].map(|to| (giver.then(to, count), to, count)));
+    let gifts = counts.flat_map(|count| [To::Before, To::After].map(|to| (to, count)));
+    let free = gifts.filter(|(to, count)| giver.free(*to, *count) == *count);
+    let gifts = free.map(|(to, count)| (giver.then(to, count), to, count));
     let (then, to, count) = gifts.min_by(|one, other| one.0.total_cmp(&other.0))?;
     let (to, border) = giver.border(to, count);
     (then <= now - LITTLE * giver.mean).then_some((to, border, now))
@@ -159,7 +172,9 @@ pub fn gift_beside(before: &Burden<'_>, own: &Burden<'_>, after: &Burden<'_>) ->
     let [first, second, ..] = own.shards else { return None };
     let last = own.shards.last()?;
     let fits = |to: &Burden<'_>, shard: &Shard| {
-        share(own) >= UNEVEN_BESIDE * share(to) && (to.load() + shard.load) / to.capacity < share(own)
+        !shard.stays
+            && share(own) >= UNEVEN_BESIDE * share(to)
+            && (to.load() + shard.load) / to.capacity < share(own)
     };
     let to_before = fits(before, first).then_some((To::Before, second.start));
     let to_after = fits(after, last).then_some((To::After, last.start));
@@ -175,7 +190,11 @@ mod tests {
     #[test]
     fn who_knows_its_neighbours_alone_gives_to_the_one_with_less() {
         let shards = |loads: &[f64]| -> Vec<Shard> {
-            loads.iter().enumerate().map(|(start, load)| Shard { start: start as u64, load: *load }).collect()
+            loads
+                .iter()
+                .enumerate()
+                .map(|(start, load)| Shard { start: start as u64, load: *load, stays: false })
+                .collect()
         };
         let gift = |before: &[f64], own: &[f64], after: &[f64]| {
             let (before, own, after) = (shards(before), shards(own), shards(after));
@@ -199,7 +218,8 @@ mod tests {
 
     impl Drawn {
         fn new(loads: &[f64], starts: &[usize], capacities: &[f64]) -> Drawn {
-            let shard = |(start, load): (usize, &f64)| Shard { start: start as u64, load: *load };
+            let shard =
+                |(start, load): (usize, &f64)| Shard { start: start as u64, load: *load, stays: false };
             let shards = loads.iter().enumerate().map(shard).collect();
             Drawn { shards, starts: starts.into(), capacities: capacities.into() }
         }
@@ -303,6 +323,23 @@ mod tests {
         let drawn = Drawn::new(&loads, &[0, 6, 8, 10], &[1.0; 4]);
         let gifts = [0, 1, 2, 3].map(|place| drawn.gift(place).map(|(to, _)| to));
         assert_eq!(gifts, [Some(To::After), Some(To::After), None, None]);
+    }
+
+    #[test]
+    fn what_has_just_come_stays_and_only_that() {
+        let gifts = |stays: &[usize]| {
+            let mut drawn = Drawn::new(&[1.0; 12], &[0, 6, 8, 10], &[1.0; 4]);
+            stays.iter().for_each(|at| drawn.shards[*at].stays = true);
+            [0, 1].map(|place| drawn.gift(place))
+        };
+        assert_eq!(gifts(&[]), [Some((To::After, 4)), Some((To::After, 7))]);
+        assert_eq!(gifts(&[6]), gifts(&[]), "it goes on at the other end");
+        assert_eq!(gifts(&[4, 7]), [Some((To::After, 5)), None], "less than it should, or nothing");
+        assert_eq!(
+            gifts(&[5]),
+            [Some((To::Before, 1)), Some((To::After, 7))],
+            "what goes the other way may go"
+        );
     }
 
     /// Of seven hot shards over six members one has two, though the group has no more to do than the others.

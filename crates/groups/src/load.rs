@@ -13,6 +13,8 @@ pub struct Shard {
     pub start: u64,
     /// Operations in a second, say; any unit that all use.
     pub load: f64,
+    /// Whether it came to its group so lately that it is given to none yet.
+    pub stays: bool,
 }
 
 /// A group as far as its load is concerned.
@@ -150,7 +152,8 @@ mod tests {
     use quorate_kernel::Rng;
 
     fn shards(start: u64, loads: &[f64]) -> Vec<Shard> {
-        let shard = |(index, load): (usize, &f64)| Shard { start: start + index as u64, load: *load };
+        let shard =
+            |(index, load): (usize, &f64)| Shard { start: start + index as u64, load: *load, stays: false };
         loads.iter().enumerate().map(shard).collect()
     }
 

@@ -21,7 +21,7 @@ use crate::motive::Motive;
 use crate::ring::{Ring, Word};
 
 /// What was asked longer ago than this counts little.
-const MEMORY: Duration = Duration::from_secs(2);
+const MEMORY: Duration = Duration::from_secs(1);
 /// What is less than this of what was asked before, or the other way round, is not chance, if there is enough of it. Twice in a row it is no gap either, as when a leader
 /// changes: something else is asked now, and what was asked before would only hide how much.
 const ALIKE: f64 = 2.0 / 3.0;
@@ -131,8 +131,7 @@ impl Node {
         }
     }
 
-    /// Where a border of a group should be that gives something away, by what is asked of all groups. What has just come to the group stays, and only that:
-    /// what goes far goes through several groups, each of which gives away at its other end.
+    /// Where a border of a group should be that gives something away, by what is asked of all groups.
     pub(crate) fn border_due(&self, now: Time, stand: &Stand) -> Option<(Operation, Motive)> {
         let ring = self.ring()?;
         let Stand { group, before, after } = stand;
@@ -171,15 +170,10 @@ impl Node {
             }
         };
         let (id, left, right) = (group.name.id, before.name.id, after.name.id);
-        let buckets = ring.buckets(group);
-        let at = buckets.iter().position(|bucket| bucket.ring_start(ring.count) == border)?;
-        let (operation, taker, given) = match to {
-            To::After => (Operation::Repartition { left: id, right, border }, right, &buckets[at..]),
-            To::Before => (Operation::Repartition { left, right: id, border }, left, &buckets[..at]),
+        let (operation, taker) = match to {
+            To::After => (Operation::Repartition { left: id, right, border }, right),
+            To::Before => (Operation::Repartition { left, right: id, border }, left),
         };
-        if given.iter().any(|bucket| ring.moved.contains_key(bucket)) {
-            return None;
-        }
         let most = burdens.iter().map(|burden| burden.load() / burden.capacity).fold(0.0, f64::max);
         let (_, neighbour) = of_each(taker)?;
         let mean = mean as u64;
@@ -187,7 +181,8 @@ impl Node {
             Some(busiest) => Motive::Lumpy { busiest, load, mean },
             None => Motive::Uneven { load, neighbour, most: most as u64, mean },
         };
-        (at > 0).then_some((operation, motive))
+        let is_inside = group.span.contains(border) && border != group.span.start;
+        is_inside.then_some((operation, motive))
     }
 
     /// The buckets of a group and what is asked of them.
@@ -196,6 +191,7 @@ impl Node {
         let piece = |bucket: Bucket| Piece {
             start: bucket.ring_start(ring.count),
             load: IDLE + ring.load_of(bucket),
+            stays: ring.moved.contains_key(&bucket),
         };
         ring.buckets(group).into_iter().map(piece).collect()
     }
@@ -239,33 +235,36 @@ impl Node {
 mod tests {
     use super::*;
 
+    /// Half a second.
+    const HALF: u64 = 500_000_000;
+
     #[test]
     fn what_was_asked_long_ago_is_forgotten() {
-        let (mut meter, second) = (Meter::default(), 1_000_000_000);
+        let mut meter = Meter::default();
         meter.asked = 90;
-        assert_eq!(meter.read(Time(second)), 45, "half of it is old");
+        assert_eq!(meter.read(Time(HALF)), 90, "half of it is old");
         meter.asked = 90;
-        assert_eq!(meter.read(Time(2 * second)), 67);
-        assert_eq!(meter.read(Time(2 * second)), 67, "no time has passed");
-        assert_eq!(meter.read(Time(9 * second)), 0);
+        assert_eq!(meter.read(Time(2 * HALF)), 135);
+        assert_eq!(meter.read(Time(2 * HALF)), 135, "no time has passed");
+        assert_eq!(meter.read(Time(9 * HALF)), 0);
         meter.messages = 1_000;
-        assert_eq!(meter.read(Time(11 * second)), 0, "beats are nobody's request");
+        assert_eq!(meter.read(Time(11 * HALF)), 0, "beats are nobody's request");
     }
 
     #[test]
     fn what_has_changed_by_more_than_chance_counts_at_once() {
-        let (mut meter, second) = (Meter::default(), 1_000_000_000);
+        let mut meter = Meter::default();
         let mut read = |at: u64, asked: u64| {
             meter.asked = asked;
-            meter.read(Time(at * second))
+            meter.read(Time(at * HALF))
         };
-        assert_eq!([read(1, 1_000), read(2, 1_000)], [500, 1_000]);
-        assert_eq!([read(3, 800), read(4, 700)], [900, 800], "a fifth less may be chance");
-        assert_eq!([read(5, 0), read(6, 800)], [400, 600], "as a gap may be");
-        assert_eq!([read(7, 100), read(8, 100)], [350, 100], "but not twice");
+        assert_eq!([read(1, 1_000), read(2, 1_000)], [1_000, 2_000]);
+        assert_eq!([read(3, 800), read(4, 700)], [1_800, 1_600], "a fifth less may be chance");
+        assert_eq!([read(5, 0), read(6, 800)], [800, 1_200], "as a gap may be");
+        assert_eq!([read(7, 100), read(8, 100)], [700, 200], "but not twice");
         assert_eq!(
             [read(9, 0), read(10, 0), read(11, 60), read(12, 60)],
-            [50, 25, 42, 51],
+            [100, 50, 85, 102],
             "too little to know"
         );
     }
