@@ -214,10 +214,7 @@ impl Node {
             match self.believed_leader(home) {
                 Some(leader) if leader == me => self.on_leaves_group(home, me, true),
                 // A question; nothing about this node's disk is told.
-                Some(leader) => {
-                    let word = Word::Leaves { is_twice: true };
-                    out.send_early(leader, Message::Group(Box::new(word)).about(home));
-                }
+                Some(leader) => out.send_early(leader, Message::Group(Box::new(Word::Twice)).about(home)),
                 None => {}
             }
         }
@@ -231,10 +228,7 @@ impl Node {
         match leader {
             Some(leader) if leader == me => drop(ring.leavers.insert((home, me), false)),
             // A question; nothing about this node's disk is told.
-            Some(leader) => {
-                let word = Word::Leaves { is_twice: false };
-                out.send_early(leader, Message::Group(Box::new(word)).about(home));
-            }
+            Some(leader) => out.send_early(leader, Message::Group(Box::new(Word::Leaves)).about(home)),
             None => {}
         }
     }

@@ -50,11 +50,8 @@ pub enum Word {
     },
     /// From a node that is in no group to whoever speaks for one: let me in.
     Wants,
-    /// From a member to whoever speaks for its group: let me go.
-    Leaves {
-        /// Whether it is in another group as well; else it is to be emptied.
-        is_twice: bool,
-    },
+    /// From a member that is to be emptied to whoever speaks for its group: let me go.
+    Leaves,
     /// From whoever leads a bucket to whoever speaks for its group: so much is asked of it in a second.
     Load(u32),
     /// There and back: how far is it.
@@ -81,6 +78,8 @@ pub enum Word {
     },
     /// The answer, on the same way back.
     Found(Box<Found>),
+    /// From a member that is in another group as well to whoever speaks for its group: let me go.
+    Twice,
 }
 
 /// A bucket, what is asked of it in a second, and who should lead it.

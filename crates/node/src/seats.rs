@@ -252,7 +252,8 @@ impl Node {
                 // It may be full by now, or part of another.
                 self.tell_group(home, from, out);
             }
-            Word::Leaves { is_twice } => self.on_leaves_group(home, from, is_twice),
+            Word::Leaves => self.on_leaves_group(home, from, false),
+            Word::Twice => self.on_leaves_group(home, from, true),
             Word::Load(load) => self.on_load(home, load),
             Word::Echo { at, is_back } => self.on_echo(cx.now, from, (at, is_back), out),
             Word::Agrees(micros) => self.on_agrees(from, micros),
