@@ -240,8 +240,7 @@ mod tests {
 
     #[test]
     fn what_was_asked_long_ago_is_forgotten() {
-        let mut meter = Meter::default();
-        meter.asked = 90;
+        let mut meter = Meter { asked: 90, ..Meter::default() };
         assert_eq!(meter.read(Time(HALF)), 90, "half of it is old");
         meter.asked = 90;
         assert_eq!(meter.read(Time(2 * HALF)), 135);
