@@ -111,7 +111,7 @@ pub(crate) struct Ring {
     pub(crate) members_at: Time,
     /// For whoever speaks for a group: who wants to join it.
     pub(crate) joiners: BTreeSet<(Bucket, NodeId)>,
-    /// The same: who wants to leave it.
+    /// The same: who wants to leave it, and whether because it is in another.
     pub(crate) leavers: BTreeMap<(Bucket, NodeId), bool>,
     /// Groups that are to let this node go, as it is in another; and since when that is known.
     pub(crate) leaving: BTreeMap<GroupId, Time>,
