@@ -21,7 +21,7 @@ use crate::motive::Motive;
 use crate::ring::{Ring, Word};
 
 /// What was asked longer ago than this counts little.
-const MEMORY: Duration = Duration::from_secs(1);
+const MEMORY: Duration = Duration::from_secs(2);
 /// What is less than this of what was asked before, or the other way round, is not chance, if there is enough of it. Twice in a row it is no gap either, as when a leader
 /// changes: something else is asked now, and what was asked before would only hide how much.
 const ALIKE: f64 = 2.0 / 3.0;
@@ -235,19 +235,18 @@ impl Node {
 mod tests {
     use super::*;
 
-    /// Half a second.
-    const HALF: u64 = 500_000_000;
+    const SECOND: u64 = 1_000_000_000;
 
     #[test]
     fn what_was_asked_long_ago_is_forgotten() {
         let mut meter = Meter { asked: 90, ..Meter::default() };
-        assert_eq!(meter.read(Time(HALF)), 90, "half of it is old");
+        assert_eq!(meter.read(Time(SECOND)), 45, "half of it is old");
         meter.asked = 90;
-        assert_eq!(meter.read(Time(2 * HALF)), 135);
-        assert_eq!(meter.read(Time(2 * HALF)), 135, "no time has passed");
-        assert_eq!(meter.read(Time(9 * HALF)), 0);
+        assert_eq!(meter.read(Time(2 * SECOND)), 67);
+        assert_eq!(meter.read(Time(2 * SECOND)), 67, "no time has passed");
+        assert_eq!(meter.read(Time(9 * SECOND)), 0);
         meter.messages = 1_000;
-        assert_eq!(meter.read(Time(11 * HALF)), 0, "beats are nobody's request");
+        assert_eq!(meter.read(Time(11 * SECOND)), 0, "beats are nobody's request");
     }
 
     #[test]
@@ -255,15 +254,15 @@ mod tests {
         let mut meter = Meter::default();
         let mut read = |at: u64, asked: u64| {
             meter.asked = asked;
-            meter.read(Time(at * HALF))
+            meter.read(Time(at * SECOND))
         };
-        assert_eq!([read(1, 1_000), read(2, 1_000)], [1_000, 2_000]);
-        assert_eq!([read(3, 800), read(4, 700)], [1_800, 1_600], "a fifth less may be chance");
-        assert_eq!([read(5, 0), read(6, 800)], [800, 1_200], "as a gap may be");
-        assert_eq!([read(7, 100), read(8, 100)], [700, 200], "but not twice");
+        assert_eq!([read(1, 1_000), read(2, 1_000)], [500, 1_000]);
+        assert_eq!([read(3, 800), read(4, 700)], [900, 800], "a fifth less may be chance");
+        assert_eq!([read(5, 0), read(6, 800)], [400, 600], "as a gap may be");
+        assert_eq!([read(7, 100), read(8, 100)], [350, 100], "but not twice");
         assert_eq!(
             [read(9, 0), read(10, 0), read(11, 60), read(12, 60)],
-            [100, 50, 85, 102],
+            [50, 25, 42, 51],
             "too little to know"
         );
     }
