@@ -108,7 +108,7 @@ mod tests {
 
     /// Without members that go where a group splits soon, some are larger than is wanted for good.
     #[test]
-    fn there_are_as_many_groups_as_have_enough_members() {
+    fn no_group_stays_larger_than_is_wanted() {
         let second = Duration::from_secs(1);
         let small = Setup {
             users: 500,
