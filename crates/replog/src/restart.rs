@@ -38,7 +38,8 @@ impl Replog {
             Record::Kept { promised, log_ballot, epochs } => {
                 self.restore_promise(promised);
                 self.log_ballot = self.log_ballot.max(log_ballot);
-                epochs.into_iter().for_each(|epoch| self.restore_epoch(epoch));
+                // All that was known, while of older records only the newest epochs may be left: records go a file at a time.
+                self.epochs = epochs;
             }
         }
     }
@@ -279,5 +280,37 @@ pub(crate) fn read_meta(bytes: &Bytes) -> StateMeta {
     match wire::decode(bytes) {
         Ok(meta) => meta,
         Err(error) => panic!("the meta row of the state: {error}"),
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::config::Config;
+    use quorate_kernel::NodeId;
+
+    fn epoch(number: u64) -> Epoch {
+        Epoch {
+            number,
+            members: vec![],
+            former: vec![],
+            start: number * 10,
+            heir: Ballot { epoch: number, number: 1, node: None },
+        }
+    }
+
+    #[test]
+    fn what_was_kept_stands_though_newer_epochs_came_first() {
+        // The records that said so of epochs 2 and 3 stood in files that are gone, that of epoch 4 in one that is not.
+        let mut log = Replog::new(NodeId(1), Config::production(), vec![]);
+        let promised = Ballot { epoch: 4, number: 7, node: Some(NodeId(2)) };
+        let epochs = vec![epoch(2), epoch(3), epoch(4)];
+        log.restore_record(Position(100), Record::Entered(epoch(4)));
+        log.restore_record(
+            Position(101),
+            Record::Kept { promised, log_ballot: promised, epochs: epochs.clone() },
+        );
+        log.restore_record(Position(102), Record::Entered(epoch(5)));
+        assert_eq!(log.epochs, [epochs, vec![epoch(5)]].concat());
     }
 }

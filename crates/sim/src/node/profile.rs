@@ -12,7 +12,8 @@ use crate::{Fault, FaultSet, Profile, Settled};
 /// A kind of run.
 pub type Kind = crate::Kind<Stress>;
 
-/// What 60 seeds must reach, at least.
+/// What 60 seeds must reach, at least. What only few of them do at all stands far below what they reach in the mean: 120 seeds of
+/// which three draw a workload have been seen, where twelve are usual.
 const FLOORS: [(&str, u64); 46] = [
     ("node.batch.again", 50),
     ("node.batch.gap", 100),
@@ -30,14 +31,14 @@ const FLOORS: [(&str, u64); 46] = [
     ("node.sim.admin_done", 20),
     ("node.sim.compared", 5_000),
     ("node.sim.done", 50_000),
-    ("node.sim.expired_seen", 100),
-    ("node.sim.keys", 2_000),
+    ("node.sim.expired_seen", 20),
+    ("node.sim.keys", 400),
     ("node.sim.found_again", 200),
     ("node.sim.named", 2_000),
     ("node.sim.operations", 10_000),
     ("node.sim.pipelined", 10_000),
     ("node.sim.played", 300),
-    ("node.sim.scanned", 50),
+    ("node.sim.scanned", 10),
     ("node.sim.refused.busy", 1_000),
     ("node.sim.refused.no_leader", 10),
     ("node.sim.refused.no_space", 100),
@@ -49,13 +50,13 @@ const FLOORS: [(&str, u64); 46] = [
     ("replog.install.done", 50),
     ("replog.snapshot.sent", 50),
     ("replog.transfer.taken", 10),
-    ("shard.batch.gap", 200),
+    ("shard.batch.gap", 100),
     ("shard.batch.repeated", 200),
     ("shard.read.copy_waits", 50),
-    ("shard.read.waits_for_expiry", 20),
+    ("shard.read.waits_for_expiry", 5),
     ("shard.session.lost", 1),
     ("shard.session.replayed", 5),
-    ("shard.transaction.lends", 100),
+    ("shard.transaction.lends", 30),
     ("sim.crash", 200),
     ("sim.fault.full-disk", 20),
     ("sim.fault.wall-jump", 50),
