@@ -139,14 +139,14 @@ pub fn agreement(ways: &[Option<Duration>]) -> Option<Duration> {
 const NOISE: Duration = Duration::from_millis(5);
 
 /// Which members may lead, where agreements shall be fast: those whose agreements take no more than a quarter longer than the fastest; and of
-/// those who lead already, no more than half as long again. Each with how long its agreements take, if that is known, and whether it leads.
+/// those who lead already, no more than half as long again, or as long as that is not known. Each with how long its agreements take, if that is known, and whether it leads.
 pub fn may_lead(members: &[(Option<Duration>, bool)]) -> Vec<bool> {
     let Some(best) = members.iter().filter_map(|(agreement, _)| *agreement).min() else {
         return members.iter().map(|_| true).collect();
     };
     let fits = |(agreement, leads): &(Option<Duration>, bool)| {
         let most = (if *leads { best * 3 / 2 } else { best * 5 / 4 }).max(best + NOISE);
-        agreement.is_some_and(|agreement| agreement <= most)
+        agreement.map_or(*leads, |agreement| agreement <= most)
     };
     members.iter().map(fits).collect()
 }
@@ -270,7 +270,11 @@ mod tests {
             [true, true, false],
             "of one room"
         );
-        assert_eq!(may_lead(&[(None, true), (ms(50), false)]), [false, true]);
+        assert_eq!(
+            may_lead(&[(None, true), (None, false), (ms(50), false)]),
+            [true, false, true],
+            "it stays"
+        );
         assert_eq!(may_lead(&[(None, true), (None, false)]), [true, true], "nothing is known");
     }
 

@@ -16,15 +16,21 @@ impl Node {
     /// The leader of a bucket may be another now: if one is known, what was asked of the one before is asked again.
     pub(crate) fn on_role(&mut self, cx: &mut Cx<'_>, bucket: Bucket, out: &mut Out) {
         if self.believed_leader(bucket).is_some() {
-            self.transactions.ask_again(bucket);
-            if self.spoken_to.remove(&bucket) {
-                self.say_again(cx, bucket, out);
-            }
+            self.on_reign(cx, bucket, out);
             // Of most buckets of a large ring nobody asks this node anything.
             if let Some(lane) = self.lanes.get_mut(&bucket) {
                 lane.leader_changed(cx.now);
                 self.dispatch(cx, bucket, out);
             }
+        }
+    }
+
+    /// Whoever leads a bucket begins anew there, be it the same node, with other members: what it was told of transactions and had not
+    /// written down is lost.
+    pub(crate) fn on_reign(&mut self, cx: &mut Cx<'_>, bucket: Bucket, out: &mut Out) {
+        self.transactions.ask_again(bucket);
+        if self.spoken_to.remove(&bucket) {
+            self.say_again(cx, bucket, out);
         }
     }
 

@@ -34,6 +34,9 @@ pub(crate) const MARK: u8 = 0;
 const CHARTER: u8 = 1;
 /// What was proposed or reported and has had no effect for so long is proposed or reported again.
 const AGAIN: Duration = Duration::from_millis(250);
+/// A group is given so long to agree that it goes on without a member, which its logs then follow. Where that takes longer they do
+/// without it before: a change of a log's members is never free.
+const AGREED_WITHIN: Duration = Duration::from_millis(200);
 /// Who is to join a log of a group and is not ready after so long does not keep the others waiting.
 const LATE: Duration = Duration::from_secs(1);
 /// How often a node asks whether there is a newer charter.
@@ -384,7 +387,7 @@ impl Node {
     /// What must become of the members of a bucket's log, which are these.
     fn members_wanted(&self, now: Time, bucket: Bucket, ids: &[NodeId], mark: u64) -> Option<Due> {
         if let Some(ring) = self.ring() {
-            let is_gone = |id: NodeId| self.is_gone(id, now);
+            let is_gone = |id: NodeId| self.is_gone_for(id, now, AGREED_WITHIN);
             return self.possible(now, ring.members_due(bucket, ids, mark, is_gone)?, ids, mark);
         }
         let placement = self.placement()?;

@@ -24,6 +24,8 @@ use crate::ring::Word;
 
 /// How often the way to others is measured.
 const LOOK_EVERY: Duration = Duration::from_secs(1);
+/// Members tell how long agreements take whenever they look. What is older than this counts no more.
+const TOLD_WITHIN: Duration = Duration::from_secs(3);
 /// While more nodes than this are known, it is looked only one time in `RARELY` who of them lives.
 const MANY: usize = 256;
 const RARELY: u32 = 5;
@@ -41,8 +43,8 @@ const REPLACED: Duration = Duration::from_secs(2);
 pub(crate) struct Sights {
     /// To and fro.
     ways: BTreeMap<NodeId, Duration>,
-    /// For whoever speaks for a group: how long agreements take that its members lead.
-    agreements: BTreeMap<NodeId, Duration>,
+    /// For whoever speaks for a group: how long agreements take that its members lead, and when they said so.
+    agreements: BTreeMap<NodeId, (Duration, Time)>,
     lifetimes: Lifetimes,
     /// Members of groups, and since when.
     born: BTreeMap<NodeId, Time>,
@@ -93,15 +95,23 @@ impl Sights {
 
     /// Who of the members is not much slower to agree than the fastest. Of those who lead already it takes more.
     pub(crate) fn may_lead(&self, members: &[NodeId], leads: impl Fn(&NodeId) -> bool) -> Vec<bool> {
-        let agreements: Vec<_> =
-            members.iter().map(|id| (self.agreements.get(id).copied(), leads(id))).collect();
+        let agreements: Vec<_> = members.iter().map(|id| (self.agreement_led_by(id), leads(id))).collect();
         may_lead(&agreements)
+    }
+
+    fn agreement_led_by(&self, member: &NodeId) -> Option<Duration> {
+        self.agreements.get(member).map(|(agreement, _)| *agreement)
     }
 
     /// How long agreements take that a member leads, in microseconds, and that the fastest of some leads.
     pub(crate) fn agreements_us(&self, member: NodeId, of: &[NodeId]) -> (Option<u64>, u64) {
-        let known = |id: &NodeId| self.agreements.get(id).copied();
+        let known = |id: &NodeId| self.agreement_led_by(id);
         (known(&member).map(micros), of.iter().filter_map(known).min().map_or(0, micros))
+    }
+
+    /// Who has not said for a while how long agreements take has told somebody else, and may have other fellows by now.
+    fn forget_old_agreements(&mut self, now: Time) {
+        self.agreements.retain(|_, (_, told)| now.since(*told) < TOLD_WITHIN);
     }
 
     /// Members by how far they are from this node, if all ways are known.
@@ -130,7 +140,6 @@ impl Sights {
             self.lifetimes.died(now.since(born));
         }
         self.ways.retain(|id, _| there.contains(id));
-        self.agreements.retain(|id, _| there.contains(id));
         self.watched_at = now;
     }
 
@@ -239,6 +248,7 @@ impl Node {
         self.ask_how_far(now, watched.iter().copied(), out);
         let Some(ring) = self.ring_mut() else { return };
         ring.sights.looked_at = now;
+        ring.sights.forget_old_agreements(now);
         there.into_iter().for_each(|there| ring.sights.watch(now, &there));
         ring.people.watch_only(&watched);
         watched.iter().for_each(|id| ring.people.watch(*id, now));
@@ -248,7 +258,7 @@ impl Node {
         let (Some(agreement), Some(speaker)) = (agreement, self.believed_leader(home)) else { return };
         let micros = u32::try_from(agreement.as_micros()).unwrap_or(u32::MAX);
         if speaker == me {
-            return self.on_agrees(me, micros);
+            return self.on_agrees(now, me, micros);
         }
         // A figure; harmless if forgotten.
         out.send_early(speaker, Message::Group(Box::new(Word::Agrees(micros))).about(home));
@@ -266,11 +276,11 @@ impl Node {
         }
     }
 
-    pub(crate) fn on_agrees(&mut self, from: NodeId, micros: u32) {
+    pub(crate) fn on_agrees(&mut self, now: Time, from: NodeId, micros: u32) {
         if let Some(ring) = self.ring_mut()
             && (ring.sights.agreements.len() < KNOWN_MAX || ring.sights.agreements.contains_key(&from))
         {
-            ring.sights.agreements.insert(from, Duration::from_micros(micros.into()));
+            ring.sights.agreements.insert(from, (Duration::from_micros(micros.into()), now));
         }
     }
 
@@ -293,7 +303,7 @@ impl Node {
         if let Some(chosen) = self.config.placing.preset {
             return (chosen, Some(Motive::Configured));
         }
-        let agreements = || group.members.iter().filter_map(|id| sights.agreements.get(id).copied());
+        let agreements = || group.members.iter().filter_map(|id| sights.agreement_led_by(id));
         let (Some(least), Some(most)) = (agreements().min(), agreements().max()) else {
             return (sights.preset, None);
         };
@@ -334,6 +344,18 @@ mod tests {
         sights.measured(NodeId(1), ms(8));
         assert_eq!(sights.by_way(ME, &[NodeId(1), ME]), Some([(NodeId(1), ms(8)), (ME, ms(0))].into()));
         assert_eq!(sights.by_way(ME, &[NodeId(2)]), None);
+    }
+
+    /// Or two speakers in turn, of which one remembered what the other had said among other fellows, made each other lead for ever.
+    #[test]
+    fn what_a_member_said_of_agreements_long_ago_is_forgotten() {
+        let (mut sights, second) = (Sights::new(), |second: u64| Time(second * 1_000_000_000));
+        let (near, far) = (NodeId(6), NodeId(4));
+        sights.agreements.insert(near, (Duration::from_micros(286), second(1)));
+        sights.agreements.insert(far, (Duration::from_millis(38), second(3)));
+        assert_eq!(sights.may_lead(&[near, far], |id| *id == far), [true, false]);
+        sights.forget_old_agreements(second(4));
+        assert_eq!(sights.may_lead(&[near, far], |id| *id == far), [false, true]);
     }
 
     #[test]

@@ -445,13 +445,18 @@ impl Node {
         }
         self.on_era(cx, bucket, ballot.epoch, out);
         self.tell_strangers(bucket, out);
-        if self.believed_leader(bucket) == Some(from) && before != Some(from) {
-            cx.marks.hit("node.leader.hinted");
-            if let Some(lane) = self.lanes.get_mut(&bucket) {
-                lane.origin.resume();
-            }
-            self.on_role(cx, bucket, out);
+        if self.believed_leader(bucket) != Some(from) {
+            return;
         }
+        if before == Some(from) {
+            // A batch that did not get into the log comes back from there.
+            return self.on_reign(cx, bucket, out);
+        }
+        cx.marks.hit("node.leader.hinted");
+        if let Some(lane) = self.lanes.get_mut(&bucket) {
+            lane.origin.resume();
+        }
+        self.on_role(cx, bucket, out);
     }
 
     /// Somebody who is no member has introduced itself: it is told who the members are.

@@ -256,7 +256,7 @@ impl Node {
             Word::Twice => self.on_leaves_group(home, from, true),
             Word::Load(load) => self.on_load(home, load),
             Word::Echo { at, is_back } => self.on_echo(cx.now, from, (at, is_back), out),
-            Word::Agrees(micros) => self.on_agrees(from, micros),
+            Word::Agrees(micros) => self.on_agrees(cx.now, from, micros),
             Word::Here(person) => self.on_here(cx.now, from, person, out),
             Word::People(people) => self.on_people(people, out),
             Word::Who(ids) => self.on_who(from, &ids, out),
@@ -371,8 +371,13 @@ impl Node {
 
     /// Whether a member of a group of which this node leads buckets has not been there for so long that the group goes on without it.
     pub(crate) fn is_gone(&self, id: NodeId, now: Time) -> bool {
+        self.is_gone_for(id, now, Duration::ZERO)
+    }
+
+    /// Whether the group was to go on without it so long ago.
+    pub(crate) fn is_gone_for(&self, id: NodeId, now: Time, ago: Duration) -> bool {
         let since = self.ring().and_then(|ring| ring.missing.get(&id));
-        since.is_some_and(|since| now.since(*since) >= self.config.repair_after())
+        since.is_some_and(|since| now.since(*since) >= self.config.repair_after() + ago)
     }
 
     /// Whether all buckets of a group are where the group is: their logs have its members, and somebody leads them.

@@ -245,7 +245,7 @@ impl Replog {
             leader.seal = Some(index);
         }
         self.persist_entries(index, alloc::vec![entry], out);
-        self.spare_some(is_alone, out);
+        self.spare_some(cx.now, is_alone, out);
         self.broadcast(cx, false, out);
         if is_seal && self.breaks(Mutant::SealBeforeChosen) {
             self.choose(cx, index, out);
