@@ -33,8 +33,7 @@ const FRESH: Duration = Duration::from_millis(1_500);
 /// So many messages of a log a request can cause, at most: an answer of each follower to what was written.
 const MESSAGES_MAX: u64 = 16;
 /// A bucket of which nothing is asked counts like so many requests in a second: its leader and its followers hear from each other all the time.
-/// So groups have their share of buckets before anything is asked of them; and what an operation on groups asks itself is little beside it, or borders that
-/// move would be a reason to move others.
+/// So groups have their share of buckets before anything is asked of them.
 const IDLE: f64 = 20.0;
 
 /// How many requests a bucket's leader has taken of late, and how many messages its log had for it because of them: a write that goes to many
@@ -61,7 +60,8 @@ impl Meter {
         self.asked += match input {
             shard::Input::Submit(batch) => batch_header(batch).map_or(1, |header| header.count),
             shard::Input::Read { requests, .. } => requests.len() as u64,
-            shard::Input::Transact(_) => 1,
+            // Operations on groups are no reason for others.
+            shard::Input::Transact(transaction) => u64::from(!shard::Part::is_of_notes(&transaction.part)),
             _ => 0,
         };
     }

@@ -137,7 +137,6 @@ impl Replog {
             return;
         };
         if cx.store.durable() < sequence && !self.breaks(Mutant::InstallBeforeDurable) {
-            cx.store.checkpoint();
             return out.arm(Timer::Install, INSTALL_POLL);
         }
         cx.marks.hit("replog.install.done");

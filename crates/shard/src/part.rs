@@ -145,7 +145,15 @@ pub fn decode_decision(bytes: &[u8]) -> Result<Decision, wire::Malformed> {
     wire::decode(bytes)
 }
 
+/// A part without anything before its notes: four lists, no sight, no script.
+const NOTHING_BEFORE: [u8; 6] = [0; 6];
+
 impl Part {
+    /// Whether what travels as `bytes` is about notes alone: nodes ask for that themselves, and no client does.
+    pub fn is_of_notes(bytes: &[u8]) -> bool {
+        bytes.len() > NOTHING_BEFORE.len() && bytes.starts_with(&NOTHING_BEFORE)
+    }
+
     /// As it travels: notes stand behind all else, if there are any.
     pub fn encode(&self) -> Bytes {
         let front = wire::encode(self);
@@ -266,4 +274,19 @@ pub(crate) fn wants_of(request: &Request) -> Vec<Want<Place>> {
         Request::Collect { part, .. } => return Part::decode(part).unwrap_or_default().wants(),
     }
     wants.done()
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn parts_of_notes_are_told_from_those_of_clients() {
+        assert_eq!(wire::encode(&Part::default()), NOTHING_BEFORE);
+        assert!(!Part::is_of_notes(&Part::default().encode()));
+        let notes = alloc::vec![Note { name: 2, on: 0, number: 1, content: Bytes::new() }];
+        assert!(Part::is_of_notes(&Part { notes: notes.clone(), ..Part::default() }.encode()));
+        let sight = Some(Sight::default());
+        assert!(!Part::is_of_notes(&Part { notes, sight, ..Part::default() }.encode()));
+    }
 }

@@ -28,8 +28,10 @@ pub(super) struct Front {
     order: RefCell<Order>,
 }
 
+/// The keys in their order, once somebody has asked for it: whoever gets the state of another node does not.
 #[derive(Debug, Default)]
 struct Order {
+    is_kept: bool,
     sorted: BTreeSet<Bytes>,
     /// Keys that are not among `sorted` yet.
     new: Vec<Bytes>,
@@ -54,7 +56,10 @@ impl Front {
                 // One of its own, however long the others are that it may share its memory with.
                 let key = Bytes::copy_from_slice(&key);
                 self.bytes += key.len() as u64 + added + ROW_BYTES;
-                self.order.get_mut().new.push(key.clone());
+                let order = self.order.get_mut();
+                if order.is_kept {
+                    order.new.push(key.clone());
+                }
                 self.rows.insert(key, value);
             }
         }
@@ -71,6 +76,9 @@ impl Front {
     /// Rows of a range, in the order of the scan, at most `rows_max`; and whether there are more.
     pub(super) fn range(&self, scan: &Scan<'_>, rows_max: usize) -> Vec<(Bytes, Option<Bytes>)> {
         let order = &mut *self.order.borrow_mut();
+        if !std::mem::replace(&mut order.is_kept, true) {
+            order.sorted = self.rows.keys().cloned().collect();
+        }
         order.sorted.extend(order.new.drain(..));
         let range = order.sorted.range::<[u8], _>(bounds(scan));
         let row = |key: &Bytes| (key.clone(), self.rows.get(key).cloned().flatten());

@@ -41,6 +41,9 @@ pub const KEY_BYTES_MAX: usize = 65_535;
 /// never shown.
 pub const MARKER: &[u8] = b"\xff\xff\xff\xff\xff\xff\xff\xffquorate.sequence";
 
+/// So many frozen fronts are kept back at most, since every read looks into each.
+const KEPT_MAX: usize = 8;
+
 /// Values up to this many bytes are copied out of their block; larger ones share its memory.
 const COPY_BYTES_MAX: usize = 2048;
 
@@ -79,6 +82,8 @@ pub struct LsmStore {
     front: Front,
     /// What is sealed and may not be in the tree yet, the newest first.
     waiting: VecDeque<Arc<Sealed>>,
+    /// How many of these, the newest, nobody was asked to write out yet.
+    kept: usize,
     options: Options,
     path: PathBuf,
     sequence: Sequence,
@@ -137,6 +142,7 @@ impl LsmStore {
         Ok(LsmStore {
             front: Front::default(),
             waiting: VecDeque::new(),
+            kept: 0,
             tree,
             options,
             path: path.to_owned(),
@@ -162,15 +168,29 @@ impl LsmStore {
         }
     }
 
-    /// Seals the front, so that it is written out.
-    fn seal(&mut self) {
-        if self.sealed == self.sequence {
-            return;
+    /// Seals the front: its rows do not change any more. Writing it out can wait: a snapshot freezes what is there, and has no need of tables, of which a few
+    /// small ones make the tree write all it has anew.
+    fn freeze(&mut self) {
+        if self.sealed < self.sequence {
+            self.waiting.push_front(Arc::new(self.front.seal(self.sequence)));
+            self.sealed = self.sequence;
+            self.kept += 1;
         }
-        let sealed = Arc::new(self.front.seal(self.sequence));
-        self.sealed = self.sequence;
-        self.waiting.push_front(Arc::clone(&sealed));
-        self.shared.seal(sealed);
+    }
+
+    /// Has everything written out, as one table.
+    fn write_out(&mut self) {
+        self.freeze();
+        let kept: Vec<Arc<Sealed>> = self.waiting.iter().take(self.kept).rev().cloned().collect();
+        self.kept = 0;
+        if !kept.is_empty() {
+            self.shared.write_out(kept);
+        }
+    }
+
+    /// Bytes that nobody was asked to write out.
+    fn bytes_in_front(&self) -> u64 {
+        self.waiting.iter().take(self.kept).map(|sealed| sealed.bytes()).sum::<u64>() + self.front.bytes()
     }
 
     /// Lets go of what is in the tree by now.
@@ -229,8 +249,8 @@ impl Store for LsmStore {
             assert!(key != MARKER, "the store keeps this key for itself");
             self.front.put(key, value);
         }
-        if self.front.bytes() >= self.options.memtable_bytes {
-            self.seal();
+        if self.bytes_in_front() >= self.options.memtable_bytes {
+            self.write_out();
         }
         self.sequence
     }
@@ -245,12 +265,15 @@ impl Store for LsmStore {
 
     fn checkpoint(&mut self) {
         self.shared.check();
-        self.seal();
+        self.write_out();
     }
 
     fn snapshot(&mut self) -> SnapshotId {
         if !self.front.is_empty() {
-            self.seal();
+            self.freeze();
+        }
+        if self.kept > KEPT_MAX {
+            self.write_out();
         }
         // The view keeps its tables alive. What is written out later has a higher number than `below` allows; what
         // of the sealed rows is being written out just now is hidden by them.

@@ -252,6 +252,38 @@ fn a_snapshot_outlives_writing_out_and_merging() {
     assert_eq!(store.scan_snapshot(snapshot, all), None);
 }
 
+/// Each of a few small tables would have the tree write all it has anew.
+#[test]
+fn snapshots_write_nothing_out_until_they_are_many() {
+    let temp = tempfile::tempdir().unwrap();
+    let mut store = open(temp.path());
+    let all = Scan::range(b"", None);
+    let mut snapshots = Vec::new();
+    for round in 0..super::KEPT_MAX as u8 {
+        put(&mut store, b"same".to_vec(), vec![round]);
+        put(&mut store, vec![round + 1], "one of its own");
+        snapshots.push((store.snapshot(), store.scan(all)));
+        assert_eq!((store.shared.sealed_count(), store.durable()), (0, 0));
+        assert_eq!(store.get(b"same"), Some(Bytes::copy_from_slice(&[round])));
+    }
+    let is_as_it_was = |store: &LsmStore| {
+        snapshots.iter().all(|(id, rows)| store.scan_snapshot(*id, all).as_ref() == Some(rows))
+    };
+    assert!(is_as_it_was(&store));
+    settle(&mut store);
+    assert_eq!(store.tree.table_count(), 1, "all of it");
+    assert!(is_as_it_was(&store), "the newest of each row is there, and the older where they are looked at");
+    for round in 0..=super::KEPT_MAX as u8 {
+        put(&mut store, b"same".to_vec(), vec![round]);
+        snapshots.push((store.snapshot(), store.scan(all)));
+    }
+    assert_eq!(store.kept, 0, "reads look into no more than these");
+    drop(store);
+    let store = open(temp.path());
+    assert!(store.durable() >= 2 * super::KEPT_MAX as u64);
+    assert!(store.get(b"same").is_some());
+}
+
 #[test]
 fn memory_and_runs_stay_bounded_under_load() {
     let temp = tempfile::tempdir().unwrap();

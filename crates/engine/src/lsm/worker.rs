@@ -27,8 +27,8 @@ const FULL_RETRY: Duration = Duration::from_millis(500);
 
 #[derive(Debug, Default)]
 struct Work {
-    /// Sealed fronts that wait, the oldest first.
-    sealed: VecDeque<Arc<Sealed>>,
+    /// Sealed fronts that wait, the oldest first: those that came together become one table, with whatever else waits by then.
+    sealed: VecDeque<Vec<Arc<Sealed>>>,
     /// Fronts that have been written out and that nobody reads any more, unless a snapshot does.
     written: Vec<Arc<Sealed>>,
     merge: bool,
@@ -83,8 +83,8 @@ impl Shared {
         self.full.iter().any(|full| full.load(Ordering::Acquire))
     }
 
-    /// Hands a sealed front over to be written out.
-    pub(super) fn seal(&self, sealed: Arc<Sealed>) {
+    /// Hands sealed fronts over to be written out, the oldest first.
+    pub(super) fn write_out(&self, sealed: Vec<Arc<Sealed>>) {
         let mut work = self.lock();
         work.sealed.push_back(sealed);
         self.sealed_count.store(work.sealed.len(), Ordering::Release);
@@ -239,40 +239,48 @@ fn spawn(
     })
 }
 
-/// Puts the rows of a sealed front, and the marker, into a memtable of the tree, ready to be flushed. Nobody reads them
-/// there before they are durable: until then the sealed front hides them.
-fn fill(tree: &Tree, sealed: &Sealed) {
+/// Puts the rows of sealed fronts, and the marker, into a memtable of the tree, ready to be flushed. Nobody reads them
+/// there before they are durable: until then the sealed fronts hide them.
+fn fill(tree: &Tree, fronts: &[Arc<Sealed>]) {
     let memtable = tree.active_memtable();
-    let newest = sealed.newest();
-    for (key, value) in sealed.rows() {
-        let row = match value {
-            Some(value) => InternalValue::from_components(&key[..], &value[..], newest, ValueType::Value),
-            None => InternalValue::new_tombstone(&key[..], newest),
-        };
-        memtable.insert(row);
+    for sealed in fronts {
+        let newest = sealed.newest();
+        for (key, value) in sealed.rows() {
+            let row = match value {
+                Some(value) => InternalValue::from_components(&key[..], &value[..], newest, ValueType::Value),
+                None => InternalValue::new_tombstone(&key[..], newest),
+            };
+            memtable.insert(row);
+        }
+        let marker = newest.to_le_bytes();
+        memtable.insert(InternalValue::from_components(MARKER, marker, newest, ValueType::Value));
     }
-    memtable.insert(InternalValue::from_components(MARKER, newest.to_le_bytes(), newest, ValueType::Value));
     tree.rotate_memtable();
 }
 
 fn write_out(tree: &Tree, shared: &Shared) -> Result<(), lsm_tree::Error> {
-    let mut filled = None;
+    // What is in a memtable of the tree and not flushed yet, and in how many pieces it came.
+    let (mut filled, mut pieces): (Vec<Arc<Sealed>>, usize) = (Vec::new(), 0);
     loop {
         let next = shared.wait(|work| {
             let written = std::mem::take(&mut work.written);
-            let sealed = work.sealed.front().cloned();
-            (sealed.is_some() || !written.is_empty()).then_some((sealed, written))
+            (!work.sealed.is_empty() || !written.is_empty()).then(|| (work.sealed.clone(), written))
         });
         let Some((sealed, written)) = next else { return Ok(()) };
         drop(written);
-        let Some(sealed) = sealed else { continue };
-        if shared.wait_for_room(Who::Flush, sealed.bytes()).is_none() {
+        if sealed.is_empty() {
+            continue;
+        }
+        let fronts = if filled.is_empty() { sealed.iter().flatten().cloned().collect() } else { filled };
+        let bytes = fronts.iter().map(|front| front.bytes()).sum();
+        if shared.wait_for_room(Who::Flush, bytes).is_none() {
             return Ok(());
         }
-        if filled != Some(sealed.newest()) {
-            fill(tree, &sealed);
-            filled = Some(sealed.newest());
+        if pieces == 0 {
+            fill(tree, &fronts);
+            pieces = sealed.len();
         }
+        filled = fronts;
         let result = {
             let lock = tree.get_flush_lock();
             tree.flush(&lock, KEEP_NEWEST_ONLY)
@@ -287,13 +295,17 @@ fn write_out(tree: &Tree, shared: &Shared) -> Result<(), lsm_tree::Error> {
             }
             Err(error) => return Err(error),
         }
-        shared.durable.fetch_max(sealed.newest(), Ordering::AcqRel);
+        let newest = filled.last().map_or(0, |front| front.newest());
+        shared.durable.fetch_max(newest, Ordering::AcqRel);
         let mut work = shared.lock();
-        work.sealed.pop_front();
+        work.sealed.drain(..pieces);
         work.merge = true;
         shared.sealed_count.store(work.sealed.len(), Ordering::Release);
         shared.runs.store(tree.l0_run_count(), Ordering::Release);
         shared.changed.notify_all();
+        drop(work);
+        filled.clear();
+        pieces = 0;
     }
 }
 
