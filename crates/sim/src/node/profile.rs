@@ -12,8 +12,8 @@ use crate::{Fault, FaultSet, Profile, Settled};
 /// A kind of run.
 pub type Kind = crate::Kind<Stress>;
 
-/// What 60 seeds must reach, at least. What only few of them do at all stands far below what they reach in the mean: 120 seeds of
-/// which three draw a workload have been seen, where twelve are usual.
+/// What 60 seeds must reach, at least. What only few of them do at all stands far below what they reach in the mean: 120 seeds have been
+/// seen that reach a quarter of what others do.
 const FLOORS: [(&str, u64); 46] = [
     ("node.batch.again", 50),
     ("node.batch.gap", 100),
