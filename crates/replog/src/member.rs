@@ -12,6 +12,7 @@
 use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
+use core::time::Duration;
 use quorate_kernel::{Cx, NodeId, Time};
 use quorate_quorum::{QuorumSystem, Threshold, majority_of};
 
@@ -21,6 +22,9 @@ use crate::machine::{Out, Output, Replog, Role, Timer};
 use crate::message::{Ballot, Echo, Message};
 use crate::record::{Content, Epoch, Member, Record, Seal};
 use crate::send::is_due_again;
+
+/// A successor that takes longer to answer than so many election timeouts is not waited for: nothing is taken meanwhile.
+const SUCCESSOR_FAR: u32 = 2;
 
 /// How a member change ended.
 #[derive(Debug, Clone, PartialEq, Eq)]
@@ -306,6 +310,7 @@ impl Replog {
 
     /// Asks the successor to stand as soon as it has everything; takes leadership up again if nothing came of it.
     pub(crate) fn drive_transfer(&mut self, cx: &mut Cx<'_>, out: &mut Out) {
+        let election = self.config.election;
         let caretaker_done = !self.is_member() && self.quorum_holds_takeover();
         let last = self.log.last();
         let Role::Leader(leader) = &mut self.role else { return };
@@ -314,9 +319,12 @@ impl Replog {
             return self.transfer(cx, None, out);
         }
         let Some(transfer) = &mut leader.transfer else { return };
-        let matched = leader.peers.get(&transfer.to).map_or(0, |peer| peer.matched);
+        let (matched, took) =
+            leader.peers.get(&transfer.to).map_or((0, Duration::ZERO), |peer| (peer.matched, peer.took));
         if !transfer.asked && matched == last {
             transfer.asked = true;
+            // Nothing is heard of the successor's standing before it can have answered: who gave up sooner would stand against it, and win.
+            transfer.until = cx.now + election + took.min(election * SUCCESSOR_FAR);
             // From here on the successor may be elected without waiting for the lease, so there is none any more.
             leader.lease_given_up = true;
             let (to, ballot) = (transfer.to, leader.ballot);

@@ -363,6 +363,21 @@ fn raft_3_10_a_leader_hands_over_to_a_follower_that_has_everything() {
 }
 
 #[test]
+fn raft_3_10_departure_a_leader_waits_for_a_successor_that_is_further_away_than_a_timeout() {
+    let mut stage = led();
+    stage.run(ms(150), &[N1, N2]);
+    all(&mut stage);
+    stage.ask(N1, Input::Transfer(Some(N3)));
+    stage.run(ms(140), &[N1, N2]);
+    assert_eq!(stage.mark("replog.transfer.failed"), 0, "node 3 cannot have been heard yet");
+    all(&mut stage);
+    assert!(stage.log(N3).leads() && !stage.log(N1).leads());
+    stage.ask(N3, Input::Transfer(Some(N1)));
+    stage.run(ms(310), &[N2, N3]);
+    assert_eq!(stage.mark("replog.transfer.failed"), 1, "but not for ever");
+}
+
+#[test]
 fn raft_6_4_a_read_without_lease_asks_a_quorum_and_all_waiting_reads_share_the_round() {
     let mut stage = led();
     stage.ask(N1, Input::Read(1));
