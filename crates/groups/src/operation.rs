@@ -292,19 +292,12 @@ fn changed_members(group: &Group, add: &[NodeId], remove: &[NodeId]) -> Result<V
 
 /// Refuses groups that cannot be.
 fn check(old: &Sight, heirs: &Heirs) -> Result<(), Misfit> {
-    // Also of neighbours that stay as they are: whoever is theirs cannot come here.
-    let stay = old.groups.values().filter(|group| !heirs.contains_key(&group.name.id));
-    let mut seen: BTreeMap<NodeId, GroupId> =
-        stay.flat_map(|group| group.members.iter().map(|node| (*node, group.name.id))).collect();
     let mut names = BTreeMap::new();
     for (place, group) in heirs.iter().flat_map(|(id, groups)| groups.iter().map(move |group| (id, group))) {
         if !(1..=MEMBERS_MAX).contains(&group.members.len()) {
             return Err(Misfit::Members);
         }
         let id = group.name.id;
-        if group.members.iter().any(|node| seen.insert(*node, id).is_some_and(|other| other != id)) {
-            return Err(Misfit::Members);
-        }
         let is_taken = id != *place && old.groups.contains_key(&id);
         // The one that two become is named by both; the two that one becomes have two names.
         if is_taken
@@ -313,5 +306,18 @@ fn check(old: &Sight, heirs: &Heirs) -> Result<(), Misfit> {
             return Err(Misfit::NameTaken(id));
         }
     }
-    Ok(())
+    // Also of neighbours that stay as they are: whoever is theirs cannot come here. Neighbours that take members in at the same time may have taken
+    // in the same; that is mended by letting them go, by one of the groups and one after the other if need be.
+    let stay = old.groups.values().filter(|group| !heirs.contains_key(&group.name.id));
+    let before = how_often(old.groups.values());
+    let after = how_often(stay.chain(names.into_values().map(|(group, _)| group)));
+    let is_more = |(node, times): (&NodeId, &usize)| *times > before.get(node).copied().unwrap_or(1);
+    if after.iter().any(is_more) { Err(Misfit::Members) } else { Ok(()) }
+}
+
+/// In how many of some groups each of their members is.
+fn how_often<'a>(groups: impl Iterator<Item = &'a Group>) -> BTreeMap<NodeId, usize> {
+    let mut times = BTreeMap::new();
+    groups.flat_map(|group| &group.members).for_each(|node| *times.entry(*node).or_default() += 1);
+    times
 }

@@ -203,6 +203,25 @@ fn neighbours_change_their_members_at_the_same_time() {
     }
 }
 
+#[test]
+fn neighbours_that_took_in_the_same_nodes_let_them_go() {
+    let mut ring = ring(&[0, 100, 200]);
+    let change = |id: u64, add: &[u64], remove: &[u64]| Operation::Members {
+        group: GroupId(id),
+        add: nodes(add.iter().copied()),
+        remove: nodes(remove.iter().copied()),
+    };
+    let both = [1, 2].map(|id| edits(&ring, &change(id, &[5, 6, 7], &[])).expect("it makes sense"));
+    assert!(both.iter().all(|edits| apply(&mut ring, edits)));
+    assert_eq!(edits(&ring, &change(3, &[5], &[])), Err(Misfit::Members), "two are enough");
+    happens(&mut ring, &change(1, &[], &[5]));
+    assert_eq!(edits(&ring, &change(1, &[5], &[])), Err(Misfit::Members), "it is the neighbour's now");
+    happens(&mut ring, &split(2, 150, &[5, 6, 20], [7, 8]));
+    let groups = happens(&mut ring, &change(1, &[], &[6, 7]));
+    assert_eq!(groups[0].members, nodes([10, 11, 12]));
+    assert_eq!([&groups[1].members, &groups[2].members], [&nodes([5, 6, 20]), &nodes([7, 21, 22])]);
+}
+
 fn change_back(id: u64) -> Operation {
     Operation::Members { group: GroupId(id), add: nodes([10 * id]), remove: nodes([10 * id + 5]) }
 }
