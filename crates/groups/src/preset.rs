@@ -21,6 +21,9 @@ pub enum Preset {
 pub struct Policies {
     /// What decides between groups that are safe enough.
     pub join: Aim,
+    /// Where sizes are given: whether only groups are safe enough that have theirs, or all that are not so small that they merge. The latter leaves
+    /// more to choose from: somewhere somebody is missing all the time.
+    pub fills_first: bool,
     /// Whether leadership moves to the member whose agreements take the least time.
     pub moves_leaders: bool,
     /// Whether borders move with the load.
@@ -75,10 +78,16 @@ impl Preset {
     /// What is done there. Sizes follow from lifetimes in each of them.
     pub const fn policies(self) -> Policies {
         match self {
-            Preset::Steady => Policies { join: Aim::Load, moves_leaders: false, moves_borders: true },
-            Preset::Wide => Policies { join: Aim::Latency, moves_leaders: true, moves_borders: true },
+            Preset::Steady => {
+                Policies { join: Aim::Load, fills_first: true, moves_leaders: false, moves_borders: true }
+            }
+            Preset::Wide => {
+                Policies { join: Aim::Latency, fills_first: false, moves_leaders: true, moves_borders: true }
+            }
             // Each move of a border is an operation that a death may catch on its way, and does not make a group safer.
-            Preset::Restless => Policies { join: Aim::Latency, moves_leaders: true, moves_borders: false },
+            Preset::Restless => {
+                Policies { join: Aim::Latency, fills_first: true, moves_leaders: true, moves_borders: false }
+            }
         }
     }
 }

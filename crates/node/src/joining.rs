@@ -88,9 +88,8 @@ impl Node {
             return self.ask_to_be_let_in(cx, home, out);
         }
         let aim = self.policies().join;
-        let Some(ring) = self.ring() else { return };
-        let mut groups: Vec<Group> = ring.groups().filter(|group| ring.is_whole(group)).cloned().collect();
-        if !ring.knows_all() {
+        let mut groups = self.with_room(cx.now);
+        if !self.ring().is_some_and(Ring::knows_all) {
             let anywhere = cx.rng.next_u64();
             self.seek_position(cx, anywhere, out);
         }
@@ -103,9 +102,8 @@ impl Node {
         } else {
             cx.rng.shuffle(&mut groups);
         }
-        let open = self.with_room(cx.now, &groups);
         let candidates: Vec<Candidate> =
-            open.into_iter().filter_map(|group| self.candidate(cx.now, group)).collect();
+            groups.iter().filter_map(|group| self.candidate(cx.now, group)).collect();
         let most = self.chance_of_failure_most();
         // Of some, so that those who come at the same time do not all choose the same. If these need nobody, of all: else many groups would
         // be on the way to what is too large, and not one.
@@ -149,10 +147,12 @@ impl Node {
         }
     }
 
-    /// Those of some groups that take somebody in.
-    fn with_room<'a>(&self, now: Time, groups: &'a [Group]) -> Vec<&'a Group> {
+    /// The groups that take somebody in, of those that are known.
+    fn with_room(&self, now: Time) -> Vec<Group> {
         let most = self.members_most(self.size_wanted(now));
-        groups.iter().filter(|group| group.members.len() < most).collect()
+        let Some(ring) = self.ring() else { return Vec::new() };
+        let is_open = |group: &&Group| ring.is_whole(group) && group.members.len() < most;
+        ring.groups().filter(is_open).cloned().collect()
     }
 
     /// How many members a group may have. One that is to split takes in nobody before it has: whoever comes makes it wait, since the logs have to

@@ -191,7 +191,7 @@ impl Node {
         (nines > 0).then(|| (0..nines).fold(1.0, |chance, _| chance / 10.0))
     }
 
-    /// The same, where sizes are given: a group that has its size is safe, and others are not known to be.
+    /// The same, where sizes are given: a group that has as many as are wanted is safe, and others are not known to be.
     pub(crate) fn chance_of_failure_most(&self) -> f64 {
         self.failure_most().unwrap_or_default()
     }
@@ -200,7 +200,9 @@ impl Node {
     pub(crate) fn chance_of_failure(&self, now: Time, group: &Group) -> Option<f64> {
         let ring = self.ring()?;
         if self.failure_most().is_none() {
-            return (group.members.len() >= self.config.copies.into()).then_some(0.0);
+            let copies = usize::from(self.config.copies);
+            let wanted = if self.policies().fills_first { copies } else { Sizes::around(copies).least };
+            return (group.members.len() >= wanted).then_some(0.0);
         }
         let within = self.config.repair_after() + REPLACED;
         let chances: Vec<f64> =
