@@ -15,9 +15,9 @@ pub const UNEVEN: f64 = 1.1;
 /// How much more than a neighbour a group has to have, for what it can bear, before it gives that neighbour some (the paper's).
 pub const UNEVEN_BESIDE: f64 = 1.6;
 /// How much more than the mean of all a member may have because shards are whole, before its group gives one away.
-pub const BUSY: f64 = 1.2;
+pub const BUSY: f64 = 1.1;
 /// Less than this is not worth a move, of what a group should have: loads are never quite the same.
-const LITTLE: f64 = 0.1;
+const LITTLE: f64 = 0.05;
 
 /// To whom a group gives some of its span.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]

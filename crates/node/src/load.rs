@@ -22,19 +22,23 @@ use crate::ring::{Ring, Word};
 
 /// What was asked longer ago than this counts little.
 const MEMORY: Duration = Duration::from_secs(2);
-/// What is less than this of what was asked before, or the other way round, is not chance, if there is enough of it. Twice in a row it is no gap either, as when a leader
-/// changes: something else is asked now, and what was asked before would only hide how much.
-const ALIKE: f64 = 2.0 / 3.0;
-const ENOUGH: f64 = 100.0;
+/// What differs from what was asked before by more than so many times what chance does in the mean is not chance. Twice in a row it is no gap either, as when a
+/// leader changes: something else is asked now, and what was asked before would only hide how much.
+const NO_CHANCE: f64 = 3.0;
 /// A bucket that has come to a group stays there before it can be seen what is asked of it now.
 const WINDOW: Duration = Duration::from_secs(1);
 /// What was heard of all groups longer ago is too old to reckon with; of its neighbours a group hears all the time.
 const FRESH: Duration = Duration::from_millis(1_500);
 /// So many messages of a log a request can cause, at most: an answer of each follower to what was written.
 const MESSAGES_MAX: u64 = 16;
-/// A bucket of which nothing is asked counts like so many requests in a second: its leader and its followers hear from each other all the time.
+/// A bucket counts like so many requests in a second at least: its leader and its followers hear from each other all the time.
 /// So groups have their share of buckets before anything is asked of them.
 const IDLE: f64 = 20.0;
+
+/// What a bucket counts of which so much is asked in a second.
+fn weight(load: f64) -> f64 {
+    load.max(IDLE)
+}
 
 /// How many requests a bucket's leader has taken of late, and how many messages its log had for it because of them: a write that goes to many
 /// members is more work than a read, unless many go together.
@@ -78,7 +82,10 @@ impl Meter {
             // Its followers answer beats as well, which nobody asked for.
             let work = (self.asked + self.messages.min(self.asked * MESSAGES_MAX)) as f64;
             let before = self.rate * span;
-            let is_other = work.max(before) >= ENOUGH && work.min(before) < work.max(before) * ALIKE;
+            // As many requests come by chance as the root of their number; each may be several messages.
+            let each = (work / self.asked.max(1) as f64).max(1.0);
+            let chance = work.max(before).max(1.0) * each;
+            let is_other = (work - before) * (work - before) > chance * NO_CHANCE * NO_CHANCE;
             let is_other = is_other.then(|| work.total_cmp(&before));
             let is_sure = is_other.is_some() && is_other == self.is_other;
             self.is_other = is_other.filter(|_| !is_sure);
@@ -190,7 +197,7 @@ impl Node {
         let Some(ring) = self.ring() else { return Vec::new() };
         let piece = |bucket: Bucket| Piece {
             start: bucket.ring_start(ring.count),
-            load: IDLE + ring.load_of(bucket),
+            load: weight(ring.load_of(bucket)),
             stays: ring.moved.contains_key(&bucket),
         };
         ring.buckets(group).into_iter().map(piece).collect()
@@ -200,7 +207,7 @@ impl Node {
     pub(crate) fn assign_leaders(&mut self, clocks: Clocks, home: Bucket, group: &Group) {
         let Some(ring) = self.ring() else { return };
         let buckets = ring.buckets(group);
-        let loads: Vec<f64> = buckets.iter().map(|bucket| IDLE + ring.load_of(*bucket)).collect();
+        let loads: Vec<f64> = buckets.iter().map(|bucket| weight(ring.load_of(*bucket))).collect();
         let lead = |bucket: &Bucket| {
             let leader = self.believed_leader(*bucket)?;
             group.members.iter().position(|id| *id == leader)
@@ -239,11 +246,11 @@ mod tests {
 
     #[test]
     fn what_was_asked_long_ago_is_forgotten() {
-        let mut meter = Meter { asked: 90, ..Meter::default() };
-        assert_eq!(meter.read(Time(SECOND)), 45, "half of it is old");
-        meter.asked = 90;
-        assert_eq!(meter.read(Time(2 * SECOND)), 67);
-        assert_eq!(meter.read(Time(2 * SECOND)), 67, "no time has passed");
+        let mut meter = Meter { asked: 8, ..Meter::default() };
+        assert_eq!(meter.read(Time(SECOND)), 4, "half of it is old");
+        meter.asked = 8;
+        assert_eq!(meter.read(Time(2 * SECOND)), 6);
+        assert_eq!(meter.read(Time(2 * SECOND)), 6, "no time has passed");
         assert_eq!(meter.read(Time(9 * SECOND)), 0);
         meter.messages = 1_000;
         assert_eq!(meter.read(Time(11 * SECOND)), 0, "beats are nobody's request");
@@ -252,18 +259,22 @@ mod tests {
     #[test]
     fn what_has_changed_by_more_than_chance_counts_at_once() {
         let mut meter = Meter::default();
-        let mut read = |at: u64, asked: u64| {
-            meter.asked = asked;
+        let mut read = |at: u64, asked: u64, messages: u64| {
+            (meter.asked, meter.messages) = (asked, messages);
             meter.read(Time(at * SECOND))
         };
-        assert_eq!([read(1, 1_000), read(2, 1_000)], [500, 1_000]);
-        assert_eq!([read(3, 800), read(4, 700)], [900, 800], "a fifth less may be chance");
-        assert_eq!([read(5, 0), read(6, 800)], [400, 600], "as a gap may be");
-        assert_eq!([read(7, 100), read(8, 100)], [350, 100], "but not twice");
+        assert_eq!([read(1, 1_000, 0), read(2, 1_000, 0)], [500, 1_000]);
+        assert_eq!([read(3, 940, 0), read(4, 1_000, 0)], [970, 985], "a twentieth less may be chance");
+        assert_eq!([read(5, 0, 0), read(6, 985, 0)], [492, 738], "as a gap may be");
+        assert_eq!([read(7, 100, 0), read(8, 100, 0)], [419, 100], "but not twice");
+        assert_eq!([read(9, 0, 0), read(10, 0, 0)], [50, 0]);
+        assert_eq!([read(11, 8, 0), read(12, 8, 0)], [4, 6], "too little to know");
+        assert_eq!([read(13, 100, 800), read(14, 100, 800)], [453, 900]);
         assert_eq!(
-            [read(9, 0), read(10, 0), read(11, 60), read(12, 60)],
-            [50, 25, 42, 51],
-            "too little to know"
+            [read(15, 75, 600), read(16, 75, 600)],
+            [787, 731],
+            "a quarter fewer requests may be chance"
         );
+        assert_eq!([read(17, 20, 160), read(18, 20, 160)], [455, 180]);
     }
 }
