@@ -164,20 +164,25 @@ fn latencies(seed: u64, told: &mut dyn Audience) -> Result<(), Failure> {
     Ok(())
 }
 
+/// Nodes all over the world, of which a group's worth found the ring.
+fn world_wide(nodes: usize, copies: u8, preset: Preset, seed: u64) -> Setup {
+    Setup {
+        nodes,
+        founders: copies.into(),
+        copies,
+        buckets: NonZeroU16::MIN.saturating_add(63),
+        way: Duration::from_micros(150),
+        sites: Sites::World,
+        preset,
+        leases: true,
+        seed,
+    }
+}
+
 /// Figure 10: what writes take where nodes stand all over the world, by the policies by which they join and lead.
 fn joins(seed: u64, told: &mut dyn Audience) -> Result<(), Failure> {
     for preset in [Preset::Steady, Preset::Wide] {
-        let setup = Setup {
-            nodes: 96,
-            founders: 8,
-            copies: 8,
-            buckets: NonZeroU16::MIN.saturating_add(63),
-            way: Duration::from_micros(150),
-            sites: Sites::World,
-            preset,
-            leases: true,
-            seed,
-        };
+        let setup = world_wide(96, 8, preset, seed);
         let mut world = at_rest(&setup)?;
         let took = ask_often(&mut world, Asked::Write, 5_000)?;
         let row = Row::new("joins")
@@ -287,4 +292,18 @@ fn describe(row: Row, samples: &[Sample]) -> Row {
         .number("deviation_ms", variance.sqrt())
         .number("median_ms", quantile(&done, 50))
         .number("most_ms", done.last().copied().unwrap_or_default())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    /// With leaders that did not wait for far successors, neither of these did.
+    #[test]
+    fn rings_around_the_world_come_to_rest() {
+        for seed in [2, 4] {
+            let ended = at_rest(&world_wide(40, 5, Preset::Steady, seed));
+            assert!(ended.is_ok(), "seed {seed}: {:?}", ended.err());
+        }
+    }
 }
