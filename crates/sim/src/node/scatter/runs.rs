@@ -166,17 +166,8 @@ fn latencies(seed: u64, told: &mut dyn Audience) -> Result<(), Failure> {
 
 /// Nodes all over the world, of which a group's worth found the ring.
 fn world_wide(nodes: usize, copies: u8, preset: Preset, seed: u64) -> Setup {
-    Setup {
-        nodes,
-        founders: copies.into(),
-        copies,
-        buckets: NonZeroU16::MIN.saturating_add(63),
-        way: Duration::from_micros(150),
-        sites: Sites::World,
-        preset,
-        leases: true,
-        seed,
-    }
+    let buckets = NonZeroU16::MIN.saturating_add(63);
+    Setup { nodes, founders: copies.into(), buckets, ..founded(copies, Sites::World, 150, preset, seed) }
 }
 
 /// Figure 10: what writes take where nodes stand all over the world, by the policies by which they join and lead.
