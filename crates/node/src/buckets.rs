@@ -7,19 +7,20 @@ use alloc::vec::Vec;
 use core::num::NonZeroU16;
 use core::time::Duration;
 use quorate_api::{Bucket, Refusal};
-use quorate_kernel::{Cx, Event, NodeId};
+use quorate_kernel::{Cx, Event, NodeId, Time};
 use quorate_replog::{self as replog, Member};
 use quorate_shard as shard;
 
 use crate::admin::Asker;
 use crate::config::{BUCKETS_MAX, Topology};
 use crate::machine::{Node, Out};
+use crate::placing::member_ids;
 use crate::roster::Roster;
 
 /// Of many buckets so many write down again what they need for each that has written its share.
 const TIDIED_AT_ONCE: u64 = 8;
-/// Between looks at who should lead. Long beside an election: whoever should lead may just have failed to.
-const BALANCE_EVERY: Duration = Duration::from_secs(2);
+/// Between two times that the same node is asked to lead a bucket. Long beside an election: it may just have failed to.
+const HAND_AGAIN: Duration = Duration::from_secs(2);
 
 impl Node {
     /// The cluster that this node is about to join has so many buckets, and copies of each. It has heard of no leader yet, so nothing that
@@ -64,10 +65,6 @@ impl Node {
     pub(crate) fn look_after_buckets(&mut self, cx: &mut Cx<'_>, out: &mut Out) {
         self.look_after_records(cx, out);
         let several = self.config.buckets.get() > 1 || self.roster.is_some();
-        let balance = several && cx.now >= self.balance_at;
-        if balance {
-            self.balance_at = cx.now + BALANCE_EVERY;
-        }
         let here: Vec<Bucket> = self.buckets().collect();
         for bucket in here {
             if self.roster.is_some() {
@@ -79,7 +76,7 @@ impl Node {
                 self.change(cx, bucket, (ticket, add, remove), out);
                 continue;
             }
-            if balance && let Some(to) = self.leader_due(bucket) {
+            if several && let Some(to) = self.leader_due(cx.now, bucket) {
                 cx.marks.hit("node.bucket.balanced");
                 self.step_shard(cx, bucket, Event::Input(shard::Input::Transfer(Some(to))), out);
             }
@@ -118,18 +115,24 @@ impl Node {
         (!add.is_empty() || !remove.is_empty()).then_some((add, remove))
     }
 
-    /// Who should lead a bucket in the place of this node, and could at once.
-    fn leader_due(&self, bucket: Bucket) -> Option<NodeId> {
-        let log = self.replicas.get(&bucket)?.log();
-        let members = &log.epoch().members;
-        let mut ids: Vec<NodeId> = members.iter().map(|member| member.id).collect();
-        ids.sort_unstable();
+    /// Who should lead a bucket in the place of this node, and could at once; whoever was just asked to and does not is left alone for a while.
+    fn leader_due(&mut self, now: Time, bucket: Bucket) -> Option<NodeId> {
+        let replica = self.replicas.get(&bucket).filter(|replica| replica.leads)?;
+        let (log, handed) = (replica.log(), replica.handed);
         let due = match self.roster {
             Some(_) => self.leader_by_charter(bucket)?,
-            None => *ids.get(usize::from(bucket.0) % ids.len().max(1))?,
+            None => {
+                let ids = member_ids(log);
+                *ids.get(usize::from(bucket.0) % ids.len().max(1))?
+            }
         };
         let prompt = log.progress().iter().any(|(id, matched)| *id == due && *matched >= log.chosen());
-        (due != self.config.me.id && log.leads() && log.is_ready() && prompt && self.connected.contains(&due))
-            .then_some(due)
+        let is_possible = log.is_ready() && prompt && self.connected.contains(&due);
+        let was_asked = handed.is_some_and(|(to, at)| to == due && now.since(at) < HAND_AGAIN);
+        if due == self.config.me.id || !is_possible || was_asked {
+            return None;
+        }
+        self.replicas.get_mut(&bucket)?.handed = Some((due, now));
+        Some(due)
     }
 }

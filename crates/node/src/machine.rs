@@ -75,8 +75,6 @@ pub struct Node {
     pub(crate) persisted_bytes: u64,
     /// Buckets whose copies here made a step since [`Node::look_after_batches`] looked.
     pub(crate) stepped: Vec<Bucket>,
-    /// Not before is it looked at who should lead which bucket.
-    pub(crate) balance_at: Time,
     pub(crate) disk_full: bool,
     /// Whether the next tick is far.
     pub(crate) is_slow: bool,
@@ -120,7 +118,6 @@ impl Node {
             needed: Position(u64::MAX),
             persisted_bytes: 0,
             stepped: Vec::new(),
-            balance_at: Time::default(),
             disk_full: false,
             is_slow: false,
             stopping: false,

@@ -56,6 +56,8 @@ pub(crate) struct Replica {
     pub(crate) reported_at: Time,
     /// Since when no leader of it is known.
     pub(crate) leaderless_since: Option<Time>,
+    /// Whom this node, leading, asked to lead last, and when.
+    pub(crate) handed: Option<(NodeId, Time)>,
     /// What it is asked.
     pub(crate) meter: Meter,
 }
@@ -77,6 +79,7 @@ impl Replica {
             followed: (0, 0),
             reported_at: Time::default(),
             leaderless_since: None,
+            handed: None,
             meter: Meter::default(),
         }
     }
