@@ -87,8 +87,8 @@ mod tests {
         let setup = Setup {
             users: 5_000,
             clients_per_node: 8,
-            // Leaders go where load is within five seconds.
-            warm: Duration::from_secs(6),
+            // Leaders go where they are named at once: while they were looked at every two seconds it was 1.4 to 1.7 times the mean then.
+            warm: Duration::from_secs(4),
             span: Duration::from_secs(1),
             ..Setup::chirp(10, system, 3)
         };
@@ -133,7 +133,7 @@ mod tests {
         assert_eq!(small(System::Partitions), partitions, "the same seed gives the same row");
         let rates = [&groups, &partitions].map(|row| number(row, "operations_s"));
         assert!(rates[0] > 1.3 * rates[1], "{groups:?} {partitions:?}");
-        assert!(number(&groups, "most_over_mean") < 1.5, "{groups:?}");
+        assert!(number(&groups, "most_over_mean") < 1.3, "{groups:?}");
         assert!(number(&partitions, "most_over_mean") > 4.0, "one of five does all: {partitions:?}");
     }
 }
