@@ -59,13 +59,20 @@ pub enum Resize {
     Split,
 }
 
-/// What a group of `size` members does, whose neighbours have so many; none if it is alone on the ring.
+/// What a group of so many members does, of whom so many are in no other group, and whose neighbours have so many; none if it is alone on the ring.
+///
+/// Whoever is in two groups is let go by one of them before long, and is no reason to split: if it were the only member of a half, that half could not let
+/// it go and would merge, with the other half again, for ever.
 ///
 /// A group that is too small merges with the smaller neighbour. What comes of it may be too large, and splits into two that are
 /// not too small: with every two steps there is one small group less.
-pub fn resize(size: usize, neighbours: Option<(usize, usize)>, sizes: Sizes) -> Option<Resize> {
+pub fn resize(
+    (size, alone): (usize, usize),
+    neighbours: Option<(usize, usize)>,
+    sizes: Sizes,
+) -> Option<Resize> {
     if size > sizes.most {
-        return Some(Resize::Split);
+        return (alone > sizes.most).then_some(Resize::Split);
     }
     let (before, after) = neighbours.filter(|_| size < sizes.least)?;
     let fits = |other: usize| size + other <= MEMBERS_MAX;
@@ -178,7 +185,7 @@ mod tests {
                     let (before, after) =
                         ((place + groups.len() - 1) % groups.len(), (place + 1) % groups.len());
                     let neighbours = (groups.len() > 1).then(|| (groups[before], groups[after]));
-                    Some((place, resize(groups[place], neighbours, sizes)?))
+                    Some((place, resize((groups[place], groups[place]), neighbours, sizes)?))
                 })
                 .collect();
             let Some((place, wish)) = rng.pick(&wishes).copied() else { return count };
@@ -217,6 +224,16 @@ mod tests {
             let is_fine = |size: &usize| (sizes.least..=sizes.most).contains(size);
             assert!(groups.len() == 1 || groups.iter().all(is_fine), "seed {seed}: {groups:?}, {sizes:?}");
         }
+    }
+
+    /// As in `ring` seeds 80000257 and 80003835.
+    #[test]
+    fn who_is_in_two_groups_is_let_go_before_one_splits() {
+        let sizes = Sizes::around(1);
+        let of = |members| resize(members, Some((1, 1)), sizes);
+        assert_eq!(of((0, 0)), Some(Resize::MergeAfter), "its only member stays in the other group");
+        assert_eq!(of((2, 1)), None, "that one goes");
+        assert_eq!([of((2, 2)), of((1, 1)), of((3, 2))], [Some(Resize::Split), None, Some(Resize::Split)]);
     }
 
     /// Groups that are called by their places.

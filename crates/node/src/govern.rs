@@ -160,7 +160,7 @@ impl Node {
         let neighbours = (!alone).then_some((stand.before.members.len(), stand.after.members.len()));
         let id = group.name.id;
         let mut name = || draw_name(cx);
-        let operation = match resize(staying, neighbours, size.sizes()) {
+        let operation = match resize((staying, self.members_here_alone(group)), neighbours, size.sizes()) {
             Some(Resize::MergeBefore) => {
                 Some(Operation::Merge { left: stand.before.name.id, right: id, name: name() })
             }
@@ -181,6 +181,14 @@ impl Node {
             }
         };
         Some(self.wanted(operation?, Motive::Size { members: staying, size }))
+    }
+
+    /// How many members of a group are in no other one, as far as is known.
+    fn members_here_alone(&self, group: &Group) -> usize {
+        let Some(ring) = self.ring() else { return 0 };
+        let is_alone =
+            |id: &&NodeId| ring.groups_with(**id).into_iter().filter(|it| ring.is_whole(it)).count() < 2;
+        group.members.iter().filter(is_alone).count()
     }
 
     /// An operation that changes more than members, and why it is due.

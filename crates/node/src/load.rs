@@ -25,6 +25,8 @@ const MEMORY: Duration = Duration::from_secs(2);
 /// What differs from what was asked before by more than so many times what chance does in the mean is not chance. Twice in a row it is no gap either, as when a
 /// leader changes: something else is asked now, and what was asked before would only hide how much.
 const NO_CHANCE: f64 = 3.0;
+/// What a member has to do is known no better than this, times the root of it: a bucket goes to another leader for no less.
+const CHANCE: f64 = 1.0;
 /// A bucket that has come to a group stays there before it can be seen what is asked of it now.
 const WINDOW: Duration = Duration::from_secs(1);
 /// What was heard of all groups longer ago is too old to reckon with; of its neighbours a group hears all the time.
@@ -224,7 +226,7 @@ impl Node {
         };
         let capacities: Vec<f64> =
             group.members.iter().map(|id| f64::from(u8::from(able.contains(id)))).collect();
-        let due = leaders(&loads, &now, &capacities);
+        let due = leaders(&loads, &now, &capacities, CHANCE);
         let due = due.into_iter().map(|place| place.and_then(|place| group.members.get(place).copied()));
         let due: Vec<(Bucket, Option<NodeId>)> = buckets.iter().copied().zip(due).collect();
         self.note_handings(clocks, home, group.name.id, (&there, &able), &due);
