@@ -59,7 +59,7 @@ pub enum Resize {
     Split,
 }
 
-/// What a group of so many members does, of whom so many are in no other group, and whose neighbours have so many; none if it is alone on the ring.
+/// What a group of `size` members does, of whom so many are `alone` in it and in no other group, and whose neighbours have so many; none if there are no others.
 ///
 /// Whoever is in two groups is let go by one of them before long, and is no reason to split: if it were the only member of a half, that half could not let
 /// it go and would merge, with the other half again, for ever.
@@ -67,12 +67,13 @@ pub enum Resize {
 /// A group that is too small merges with the smaller neighbour. What comes of it may be too large, and splits into two that are
 /// not too small: with every two steps there is one small group less.
 pub fn resize(
-    (size, alone): (usize, usize),
+    size: usize,
+    alone: impl FnOnce() -> usize,
     neighbours: Option<(usize, usize)>,
     sizes: Sizes,
 ) -> Option<Resize> {
     if size > sizes.most {
-        return (alone > sizes.most).then_some(Resize::Split);
+        return (alone() > sizes.most).then_some(Resize::Split);
     }
     let (before, after) = neighbours.filter(|_| size < sizes.least)?;
     let fits = |other: usize| size + other <= MEMBERS_MAX;
@@ -185,7 +186,7 @@ mod tests {
                     let (before, after) =
                         ((place + groups.len() - 1) % groups.len(), (place + 1) % groups.len());
                     let neighbours = (groups.len() > 1).then(|| (groups[before], groups[after]));
-                    Some((place, resize((groups[place], groups[place]), neighbours, sizes)?))
+                    Some((place, resize(groups[place], || groups[place], neighbours, sizes)?))
                 })
                 .collect();
             let Some((place, wish)) = rng.pick(&wishes).copied() else { return count };
@@ -230,7 +231,7 @@ mod tests {
     #[test]
     fn who_is_in_two_groups_is_let_go_before_one_splits() {
         let sizes = Sizes::around(1);
-        let of = |members| resize(members, Some((1, 1)), sizes);
+        let of = |(size, alone)| resize(size, || alone, Some((1, 1)), sizes);
         assert_eq!(of((0, 0)), Some(Resize::MergeAfter), "its only member stays in the other group");
         assert_eq!(of((2, 1)), None, "that one goes");
         assert_eq!([of((2, 2)), of((1, 1)), of((3, 2))], [Some(Resize::Split), None, Some(Resize::Split)]);

@@ -160,7 +160,8 @@ impl Node {
         let neighbours = (!alone).then_some((stand.before.members.len(), stand.after.members.len()));
         let id = group.name.id;
         let mut name = || draw_name(cx);
-        let operation = match resize((staying, self.members_here_alone(group)), neighbours, size.sizes()) {
+        let here_alone = || self.members_here_alone(group);
+        let operation = match resize(staying, here_alone, neighbours, size.sizes()) {
             Some(Resize::MergeBefore) => {
                 Some(Operation::Merge { left: stand.before.name.id, right: id, name: name() })
             }
