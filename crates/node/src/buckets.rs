@@ -126,10 +126,12 @@ impl Node {
                 *ids.get(usize::from(bucket.0) % ids.len().max(1))?
             }
         };
-        let prompt = log.progress().iter().any(|(id, matched)| *id == due && *matched >= log.chosen());
-        let is_possible = log.is_ready() && prompt && self.connected.contains(&due);
         let was_asked = handed.is_some_and(|(to, at)| to == due && now.since(at) < HAND_AGAIN);
-        if due == self.config.me.id || !is_possible || was_asked {
+        if due == self.config.me.id || was_asked {
+            return None;
+        }
+        let prompt = log.progress().iter().any(|(id, matched)| *id == due && *matched >= log.chosen());
+        if !(log.is_ready() && prompt && self.connected.contains(&due)) {
             return None;
         }
         self.replicas.get_mut(&bucket)?.handed = Some((due, now));
