@@ -31,7 +31,7 @@ const CHANCE: f64 = 1.0;
 const WINDOW: Duration = Duration::from_secs(1);
 /// What was heard of all groups longer ago is too old to reckon with; of its neighbours a group hears all the time.
 const FRESH: Duration = Duration::from_millis(1_500);
-/// So many messages of a log a request can cause, at most: an answer of each follower to what was written.
+/// So many messages of a log a request can cause, at most: an answer of each follower to what was written. Reads under a lease cause none.
 const MESSAGES_MAX: u64 = 16;
 /// A bucket counts like so many requests in a second at least: its leader and its followers hear from each other all the time.
 /// So groups have their share of buckets before anything is asked of them.
@@ -47,6 +47,8 @@ fn weight(load: f64) -> f64 {
 #[derive(Debug, Default)]
 pub(crate) struct Meter {
     asked: u64,
+    /// Those of them that the leader asked its followers about.
+    agreed: u64,
     messages: u64,
     since: Time,
     /// In a second.
@@ -61,15 +63,18 @@ impl Meter {
         *self = Meter { since: now, rate, ..Meter::default() };
     }
 
-    /// Counts what the bucket is asked.
-    pub(crate) fn count(&mut self, input: &shard::Input) {
-        self.asked += match input {
+    /// Counts what the bucket is asked; `lease`: whether its leader answers reads alone.
+    pub(crate) fn count(&mut self, input: &shard::Input, lease: bool) {
+        let asked = match input {
             shard::Input::Submit(batch) => batch_header(batch).map_or(1, |header| header.count),
             shard::Input::Read { requests, .. } => requests.len() as u64,
             // Operations on groups are no reason for others.
             shard::Input::Transact(transaction) => u64::from(!shard::Part::is_of_notes(&transaction.part)),
             _ => 0,
         };
+        self.asked += asked;
+        let is_alone = lease && matches!(input, shard::Input::Read { .. });
+        self.agreed += if is_alone { 0 } else { asked };
     }
 
     /// Counts a message of its log that came by itself: to whoever leads, an answer to what it sent since more was written.
@@ -81,8 +86,8 @@ impl Meter {
     fn read(&mut self, now: Time) -> u32 {
         let span = now.since(self.since).as_secs_f64();
         if span > 0.0 {
-            // Its followers answer beats as well, which nobody asked for.
-            let work = (self.asked + self.messages.min(self.asked * MESSAGES_MAX)) as f64;
+            // Its followers answer beats as well, and members come and go, which nobody asked for.
+            let work = (self.asked + self.messages.min(self.agreed * MESSAGES_MAX)) as f64;
             let before = self.rate * span;
             // As many requests come by chance as the root of their number; each may be several messages.
             let each = (work / self.asked.max(1) as f64).max(1.0);
@@ -93,7 +98,7 @@ impl Meter {
             self.is_other = is_other.filter(|_| !is_sure);
             let fresh = if is_sure { 1.0 } else { (span / MEMORY.as_secs_f64()).min(1.0) };
             self.rate += (work / span - self.rate) * fresh;
-            (self.asked, self.messages, self.since) = (0, 0, now);
+            (self.asked, self.agreed, self.messages, self.since) = (0, 0, 0, now);
         }
         // Saturates; what has not been asked for long is nothing.
         self.rate as u32
@@ -256,13 +261,19 @@ mod tests {
         assert_eq!(meter.read(Time(9 * SECOND)), 0);
         meter.messages = 1_000;
         assert_eq!(meter.read(Time(11 * SECOND)), 0, "beats are nobody's request");
+        (meter.asked, meter.messages) = (8, 1_000);
+        assert_eq!(
+            meter.read(Time(13 * SECOND)),
+            4,
+            "nor are they where all that is asked are reads under a lease"
+        );
     }
 
     #[test]
     fn what_has_changed_by_more_than_chance_counts_at_once() {
         let mut meter = Meter::default();
         let mut read = |at: u64, asked: u64, messages: u64| {
-            (meter.asked, meter.messages) = (asked, messages);
+            (meter.asked, meter.agreed, meter.messages) = (asked, asked, messages);
             meter.read(Time(at * SECOND))
         };
         assert_eq!([read(1, 1_000, 0), read(2, 1_000, 0)], [500, 1_000]);

@@ -320,7 +320,7 @@ impl Node {
             return cx.marks.hit("node.bucket.not_here");
         };
         if let Event::Input(input) = &event {
-            replica.meter.count(input);
+            replica.meter.count(input, !self.config.log.lease.is_zero());
         }
         self.stepped.push(bucket);
         let (mut child, first) = (out.child(), out.next_position());

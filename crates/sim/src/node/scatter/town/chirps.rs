@@ -180,7 +180,7 @@ mod tests {
             "a fiftieth of a bucket is one user's, at most"
         );
         let one = Trend { hot: vec![7], percent: 20 };
-        assert!((16.0..21.0).contains(&hottest(&one)), "one of eighty has a fifth: {}", hottest(&one));
+        assert!((32.0..40.0).contains(&hottest(&one)), "one of 160 has a fifth: {}", hottest(&one));
         let region = Setup { heat: Heat::Region { percent: 50, width: 10 }, ..setup };
         let trend = Trend::draw(&region, &users, &mut rng);
         assert!((1_700..2_300).contains(&trend.hot.len()), "a tenth of the ring: {}", trend.hot.len());
