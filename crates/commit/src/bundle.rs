@@ -68,7 +68,7 @@ impl Bundles {
         while members.len() < members_max
             && let Some(next) = self.waiting.front()
         {
-            bytes += bytes_of(next);
+            bytes += next.bytes();
             logs.extend(next.logs.iter().copied());
             if !members.is_empty() && (bytes > bytes_max || logs.len() > logs_max) {
                 break;
@@ -280,8 +280,4 @@ fn outcomes_of<R: Resources>(turn: &mut Turn<'_, R>, outcome: &Outcome, count: u
 
 fn is_settled(outcome: &Outcome) -> bool {
     matches!(outcome, Outcome::Aborted(Refusal { cause: Cause::Settled, .. }))
-}
-
-fn bytes_of(transaction: &Transaction) -> usize {
-    transaction.part.len() + transaction.others.iter().map(|(_, part)| part.len()).sum::<usize>()
 }

@@ -68,7 +68,7 @@ impl Config {
             tick_max: 256,
             forget_max: 256,
             forget_every: Duration::from_millis(500),
-            members_max: 128,
+            members_max: 1_024,
             bundles_max: 1,
             bundle_wait: Duration::from_millis(500),
             #[cfg(feature = "mutants")]

@@ -39,6 +39,11 @@ pub struct Member {
 }
 
 impl Transaction {
+    /// Bytes of all its parts.
+    pub fn bytes(&self) -> usize {
+        self.part.len() + self.others.iter().map(|(_, part)| part.len()).sum::<usize>()
+    }
+
     /// What is known of a transaction whose request never came to this log.
     pub(crate) fn unknown(id: TransactionId, coordinator: LogId, mut logs: Vec<LogId>, me: LogId) -> Self {
         logs.extend([coordinator, me]);

@@ -165,7 +165,7 @@ impl Node {
                 if let Some(Collect { address, plan, bytes, age, taken_at, .. }) =
                     self.collects.open.remove(&number)
                 {
-                    self.transactions.take(address, plan, bytes, age, taken_at);
+                    self.take_transaction(cx, address, plan, (bytes, age, taken_at));
                     self.send_transactions(cx, out);
                 }
             }

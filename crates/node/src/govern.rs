@@ -99,7 +99,7 @@ impl Node {
         (effort.under_way, effort.asker, effort.begun) = (true, asker, begun);
         let plan = Plan { parts, whole: Whole::All(Vec::new()) };
         let address = (OWN, Ticket(home.0.into()));
-        self.transactions.take(address, plan, 0, cx.wall.unix_ms, cx.now);
+        self.transactions.take(address, (plan, false), (0, cx.wall.unix_ms, cx.now));
         self.send_transactions(cx, out);
     }
 

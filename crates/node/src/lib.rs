@@ -40,6 +40,7 @@ mod people;
 mod placing;
 mod plan;
 mod policies;
+mod popular;
 mod reads;
 mod reasons;
 mod record;

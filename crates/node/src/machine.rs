@@ -229,7 +229,7 @@ impl Node {
         }
     }
 
-    fn receive(&mut self, cx: &mut Cx<'_>, from: NodeId, msg: Message, out: &mut Out) {
+    pub(crate) fn receive(&mut self, cx: &mut Cx<'_>, from: NodeId, msg: Message, out: &mut Out) {
         let (bucket, msg) = match msg {
             Message::In(bucket, msg) => (bucket, *msg),
             other => (Bucket(0), other),
@@ -242,9 +242,8 @@ impl Node {
         }
         match msg {
             Message::Log(msg) => {
-                if let Some(replica) = self.replicas.get_mut(&bucket) {
-                    replica.meter.count_message();
-                }
+                let replica = self.replicas.get_mut(&bucket);
+                replica.into_iter().for_each(|replica| replica.meter.count_message());
                 self.receive_log(cx, bucket, from, msg, out);
             }
             Message::Submit(batch) => {
@@ -290,6 +289,7 @@ impl Node {
             Message::Admin { id, request } => self.on_admin(cx, from, id, request, out),
             Message::AdminEnded { id, outcome } => self.on_admin_ended(from, id, outcome, out),
             Message::In(..) => cx.marks.hit("node.message.nested"),
+            Message::Together(all) => self.receive_together(cx, from, all, out),
             Message::Transact(transaction) => self.transact(cx, bucket, from, *transaction, out),
             Message::Reason { asked, reason } => self.on_reason(bucket, asked, *reason, out),
             Message::Transacted { id, outcome } => self.on_transacted(cx, id, &outcome, out),
@@ -468,6 +468,7 @@ impl Machine for Node {
         self.follow_news(cx, out);
         self.hear_own(cx, out);
         self.look_after_batches(cx, out);
+        self.say_together(out);
     }
 
     fn check(&self) {

@@ -14,6 +14,9 @@ use crate::interface::{AdminOutcome, AdminRequest, Member};
 use crate::recovery::Recovery;
 use crate::ring::Word;
 
+/// What is longer than this goes alone, so that a message of several fits a frame.
+const TOGETHER_BYTES_MAX: usize = 4 << 10;
+
 /// A message between two nodes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
 pub enum Message {
@@ -171,6 +174,8 @@ pub enum Message {
     LeadsAll(Vec<(Bucket, replog::Ballot)>),
     /// Between replicas of several logs, in this order, as if each had come by itself: beats, and their answers.
     Logs(Vec<(Bucket, replog::Message)>),
+    /// Transactions, or answers to them, in this order, as if each had come by itself.
+    Together(Vec<Message>),
 }
 
 impl Message {
@@ -185,6 +190,20 @@ impl Message {
                 | Message::Transact(_)
                 | Message::Told(_)
         )
+    }
+
+    /// Whether it may be said together with others.
+    pub(crate) fn goes_together(&self) -> bool {
+        match self {
+            Message::In(_, msg) => matches!(**msg, Message::Transact(_)) && msg.goes_together(),
+            Message::Transact(transaction) => transaction.bytes() <= TOGETHER_BYTES_MAX,
+            Message::Transacted { outcome, .. } => match &**outcome {
+                Outcome::Committed(decision) => decision.len() <= TOGETHER_BYTES_MAX,
+                Outcome::Aborted(_) => true,
+            },
+            Message::TransactionNotTaken { .. } => true,
+            _ => false,
+        }
     }
 
     /// This message, about this bucket.

@@ -56,6 +56,19 @@ impl Plan {
         self.parts.values().all(Part::may_share)
     }
 
+    /// The keys that its commands are about.
+    pub(crate) fn keys(&self) -> impl Iterator<Item = Bytes> {
+        let commands = self.parts.values().flat_map(|part| &part.commands);
+        commands.flat_map(|(_, command)| {
+            by_code(command.code).map(|spec| keys_of(spec, &command.args)).unwrap_or_default()
+        })
+    }
+
+    /// Has it coordinated by the first bucket, where it meets others; there it may have nothing to do.
+    pub(crate) fn meet(&mut self) {
+        self.parts.entry(Bucket(0)).or_default();
+    }
+
     /// The bucket that coordinates it, which follows from the request alone.
     pub(crate) fn coordinator(&self) -> Option<Bucket> {
         coordinator(&self.parts)

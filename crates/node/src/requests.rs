@@ -106,7 +106,7 @@ impl Node {
                     self.collect(cx, address, (plan, request.consistency), (bytes, age, taken_at), out);
                     continue;
                 }
-                None => self.transactions.take(address, plan, bytes, age, taken_at),
+                None => self.take_transaction(cx, address, plan, (bytes, age, taken_at)),
             }
             self.send_transactions(cx, out);
         }

@@ -13,6 +13,8 @@ use crate::govern::OWN;
 use crate::interface::Output;
 use crate::machine::{Node, Out};
 use crate::message::Message;
+use crate::origin::Address;
+use crate::plan::Plan;
 use crate::transactions::Ended;
 
 /// Transactions that this node was too busy for. Their clients were told that nothing happened: a network that delivers a
@@ -47,10 +49,61 @@ impl TurnedAway {
     }
 }
 
+/// Transactions, or answers to them, in one message.
+const TOGETHER_MAX: usize = 64;
+
 impl Node {
+    /// Takes a request of a client that was taken apart.
+    pub(crate) fn take_transaction(
+        &mut self,
+        cx: &mut Cx<'_>,
+        address: Address,
+        mut plan: Plan,
+        (bytes, age, taken_at): (usize, u64, Time),
+    ) {
+        let meets = self.meets(cx.now, &plan);
+        if meets {
+            cx.marks.hit("node.transaction.meets");
+            plan.meet();
+        }
+        self.transactions.take(address, (plan, meets), (bytes, age, taken_at));
+    }
+
+    /// Whether a request meets others that want what is popular. Where buckets are so many that not all could take part in
+    /// one transaction, a single place would only hold them up; and one that nobody leads would.
+    fn meets(&mut self, now: Time, plan: &Plan) -> bool {
+        let commit = &self.config.limits.shard.commit;
+        let can = commit.members_max > 1 && usize::from(self.config.buckets.get()) <= commit.logs_max;
+        can && plan.may_share()
+            && self.transactions.wants_popular(now, plan)
+            && self.believed_leader(Bucket(0)).is_some()
+            && !self.transactions.doubted().contains(&Bucket(0))
+    }
+
+    /// What goes to one node is said in one message.
+    pub(crate) fn say_together(&self, out: &mut Out) {
+        out.gather(TOGETHER_MAX, Message::goes_together, Message::Together);
+    }
+
+    pub(crate) fn receive_together(
+        &mut self,
+        cx: &mut Cx<'_>,
+        from: NodeId,
+        all: Vec<Message>,
+        out: &mut Out,
+    ) {
+        for msg in all {
+            match msg.goes_together() {
+                true => self.receive(cx, from, msg, out),
+                false => cx.marks.hit("node.message.nested"),
+            }
+        }
+    }
+
     /// Sends transactions that are due to those who coordinate them.
     pub(crate) fn send_transactions(&mut self, cx: &mut Cx<'_>, out: &mut Out) {
-        for (bucket, transaction) in self.transactions.due(self.config.limits.retry, cx.now) {
+        let often = (self.connected.len(), self.config.limits.retry);
+        for (bucket, transaction) in self.transactions.due(often, cx.now) {
             match self.believed_leader(bucket) {
                 Some(leader) if leader == self.config.me.id => {
                     self.transact(cx, bucket, leader, transaction, out);
@@ -167,6 +220,9 @@ impl Node {
                 gate.running = false;
             }
             self.pass_gate(cx, connection, out);
+        }
+        if self.transactions.some_wait() {
+            self.send_transactions(cx, out);
         }
     }
 

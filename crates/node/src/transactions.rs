@@ -16,6 +16,11 @@ use quorate_shard::decode_decision;
 use crate::named::Named;
 use crate::origin::Address;
 use crate::plan::Plan;
+use crate::popular::Popular;
+
+/// Where requests meet that want what is popular, so many messages of all nodes arrive while a bundle is under way, about: those of one
+/// node wait, and go together, once one or two messages of it have not been answered.
+const MEETINGS_MAX: usize = 256;
 
 /// A transaction that has not ended.
 #[derive(Debug)]
@@ -34,6 +39,8 @@ struct Open {
     not_before: Time,
     /// Whether it may go with others as one.
     shares: bool,
+    /// Whether it meets others that want what is popular; then it may have to wait for those before it that meet.
+    meets: bool,
 }
 
 /// The transactions of this node.
@@ -47,6 +54,8 @@ pub(crate) struct Transactions {
     bytes: usize,
     /// Those that bear names of their clients.
     pub(crate) named: Named,
+    /// What the others want.
+    popular: Popular,
 }
 
 /// What came of a transaction for its client.
@@ -66,8 +75,13 @@ impl Transactions {
         self.bytes + self.named.bytes()
     }
 
-    /// Takes a request that was taken apart. `age` is when, by any clock.
-    pub(crate) fn take(&mut self, address: Address, plan: Plan, bytes: usize, age: u64, taken_at: Time) {
+    /// Takes a request that was taken apart. `age` is when, by any clock; `meets`: it wants what is popular.
+    pub(crate) fn take(
+        &mut self,
+        address: Address,
+        (plan, meets): (Plan, bool),
+        (bytes, age, taken_at): (usize, u64, Time),
+    ) {
         self.newest += 1;
         self.bytes += bytes;
         let (origin, not_before, shares) = (self.origin, taken_at, plan.may_share());
@@ -82,17 +96,22 @@ impl Transactions {
             sent_again: false,
             not_before,
             shares,
+            meets,
         };
         self.open.insert(self.newest, open);
     }
 
-    /// What is to be sent now, and to whose leader. `retry`: so long after it was sent it is sent again.
-    pub(crate) fn due(&mut self, retry: Duration, now: Time) -> Vec<(Bucket, Transaction)> {
+    /// What is to be sent now, and to whose leader. `retry`: so long after it was sent it is sent again; `nodes`: how many
+    /// there are, about.
+    pub(crate) fn due(&mut self, (nodes, retry): (usize, Duration), now: Time) -> Vec<(Bucket, Transaction)> {
         let settled_before = self.settled_before();
         let mut due = Vec::new();
+        let waits = |open: &Open| open.sent_at.is_some_and(|at| now.since(at) < retry);
+        let meet = self.open.values().filter(|open| open.meets && waits(open));
+        let under_way: BTreeSet<Option<Time>> = meet.map(|open| open.sent_at).collect();
+        let some_meet = under_way.len() >= (MEETINGS_MAX / nodes.max(1)).clamp(1, 2);
         for (sequence, open) in &mut self.open {
-            let waits = open.sent_at.is_some_and(|at| now.since(at) < retry);
-            if waits || now < open.not_before {
+            if waits(open) || now < open.not_before || (some_meet && open.meets) {
                 continue;
             }
             open.sent_again |= open.sent_at.is_some();
@@ -102,6 +121,17 @@ impl Transactions {
         }
         due.extend(self.named.due(retry, now));
         due
+    }
+
+    /// Whether a request that is about to be taken should meet others.
+    pub(crate) fn wants_popular(&mut self, now: Time, plan: &Plan) -> bool {
+        let is_alone = self.open.is_empty();
+        self.popular.want(now, plan.keys(), is_alone)
+    }
+
+    /// Whether some wait for those before them that meet.
+    pub(crate) fn some_wait(&self) -> bool {
+        self.open.values().any(|open| open.meets && open.sent_at.is_none())
     }
 
     /// The coordinators of those that were sent and not answered for a while.
@@ -141,7 +171,7 @@ impl Transactions {
                 Cause::TooLarge => Outcome::Refused(Refusal::ValuesTooLarge),
                 Cause::Crowded => {
                     if let Some(open) = self.open.get_mut(&id.sequence) {
-                        open.shares = false;
+                        (open.shares, open.meets) = (false, false);
                     }
                     self.try_again(id.sequence, now);
                     return None;

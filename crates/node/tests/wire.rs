@@ -13,7 +13,7 @@ use quorate_api::{
     Bucket, Command, CommandCode, Culprit, Reason, ReasonKind, Reply, Request, SessionId, TransactionName,
     Version,
 };
-use quorate_commit::TransactionId;
+use quorate_commit::{NotTaken, TransactionId};
 use quorate_kernel::{NodeId, Time, wire};
 use quorate_membership as membership;
 use quorate_node::{
@@ -139,6 +139,10 @@ fn replies() -> Vec<Reply> {
     ]
 }
 
+fn not_taken(why: NotTaken) -> Message {
+    Message::TransactionNotTaken { id: transaction_id(), why }
+}
+
 fn transaction_id() -> TransactionId {
     TransactionId { age: 300, origin: 301, sequence: 302 }
 }
@@ -240,6 +244,7 @@ fn of_groups() -> Vec<(&'static str, Message)> {
         ("group.agrees", Message::Group(Box::new(Word::Agrees(300)))),
         ("logs", Message::Logs(vec![(Bucket(0), accepted(6)), (Bucket(300), accepted(7))])),
         ("leads_all", Message::LeadsAll(vec![(Bucket(300), ballot(6))])),
+        ("together", Message::Together(vec![not_taken(NotTaken::Busy), not_taken(NotTaken::Settled)])),
         ("admin.group.split", of_group(GroupRequest::Split { group: GroupId(300) })),
         ("admin.group.merge", of_group(GroupRequest::Merge { group: GroupId(300) })),
         ("admin.group.repartition", of_group(GroupRequest::Repartition { group: GroupId(300), slot: 400 })),

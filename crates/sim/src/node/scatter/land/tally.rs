@@ -49,20 +49,20 @@ fn run_for<K: Kind>(
     Ok(())
 }
 
-/// Runs until it is so.
+/// Runs until it is so; how long that took.
 fn run_until<K: Kind>(
     world: &mut World<Land<K>>,
     most: Duration,
     (phase, why): (&'static str, &str),
     told: &mut dyn Audience,
     is_so: impl Fn(&World<Land<K>>) -> Result<(), String>,
-) -> Result<(), Failure> {
-    let until = world.now() + most;
+) -> Result<Duration, Failure> {
+    let began = world.now();
     loop {
         run_for(world, LOOK, phase, told)?;
         match is_so(world) {
-            Ok(()) => return Ok(()),
-            Err(not_yet) if world.now() >= until => {
+            Ok(()) => return Ok(world.now() - began),
+            Err(not_yet) if world.now() >= began + most => {
                 return Err(Failure::Liveness(format!("{why}: {not_yet}")));
             }
             Err(_) => {}
@@ -163,7 +163,8 @@ pub fn measure(setup: &Setup, told: &mut dyn Audience) -> Result<(), Failure> {
     let counted = live(&mut world, setup, told)?;
     let buckets = setup.buckets();
     let heals = ("heals", "the ring is not whole in the end");
-    run_until(&mut world, WHOLE_MAX, heals, told, |world| whole_ring(world.nodes(), buckets).map(drop))?;
+    let is_whole = |world: &World<Land<Node>>| whole_ring(world.nodes(), buckets).map(drop);
+    let healed = run_until(&mut world, WHOLE_MAX, heals, told, is_whole)?;
     let groups = whole_ring(world.nodes(), buckets).map_err(Failure::Liveness)?;
     let judged = judge(&mut world, setup, told)?;
     let led = (0..buckets.get())
@@ -176,6 +177,7 @@ pub fn measure(setup: &Setup, told: &mut dyn Audience) -> Result<(), Failure> {
         .count("groups", groups as u64)
         .count("buckets", u64::from(setup.buckets))
         .count("buckets_led", led)
+        .number("healed_s", healed.as_secs_f64())
         .number("seeks_per_node_s", counted.seeks as f64 / setup.nodes as f64 / seconds)
         .count("group_changes", counted.changes);
     for (name, most, of) in [
