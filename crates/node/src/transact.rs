@@ -7,7 +7,7 @@ use core::time::Duration;
 use quorate_api::Bucket;
 use quorate_commit::{LogId, NotTaken, Outcome as End, Transaction, TransactionId};
 use quorate_kernel::{Cx, Event, NodeId, Time};
-use quorate_shard as shard;
+use quorate_shard::{self as shard, Mutant};
 
 use crate::govern::OWN;
 use crate::interface::Output;
@@ -102,6 +102,9 @@ impl Node {
 
     /// Sends transactions that are due to those who coordinate them.
     pub(crate) fn send_transactions(&mut self, cx: &mut Cx<'_>, out: &mut Out) {
+        if self.config.limits.breaks(Mutant::MeetsElsewhere) {
+            self.transactions.forget_meetings();
+        }
         let often = (self.connected.len(), self.config.limits.retry);
         for (bucket, transaction) in self.transactions.due(often, cx.now) {
             match self.believed_leader(bucket) {

@@ -11,7 +11,7 @@ use core::time::Duration;
 use quorate_api::{Bucket, Outcome, Refusal, Reply};
 use quorate_commit::{Cause, LogId, NotTaken, Outcome as End, Transaction, TransactionId};
 use quorate_kernel::Time;
-use quorate_shard::decode_decision;
+use quorate_shard::{Part, decode_decision};
 
 use crate::named::Named;
 use crate::origin::Address;
@@ -132,6 +132,13 @@ impl Transactions {
     /// Whether some wait for those before them that meet.
     pub(crate) fn some_wait(&self) -> bool {
         self.open.values().any(|open| open.meets && open.sent_at.is_none())
+    }
+
+    /// What is sent again goes where it would have gone without meeting others: only a broken rule has that.
+    pub(crate) fn forget_meetings(&mut self) {
+        for open in self.open.values_mut().filter(|open| open.sent_again && open.meets) {
+            open.plan.parts.retain(|_, part| *part != Part::default());
+        }
     }
 
     /// The coordinators of those that were sent and not answered for a while.

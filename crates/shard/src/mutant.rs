@@ -72,6 +72,8 @@ pub enum Mutant {
     ScanEndsEarly,
     /// What is read at several shards without locks is believed the first time.
     CollectsOnce,
+    /// A request that met others is asked for again where it would have gone without them.
+    MeetsElsewhere,
     /// A copy answers strict reads from what it has applied, however far that is.
     CopiesReadAtOnce,
     /// Strict reads at copies do not wait for transactions that are prepared to change what they read.
@@ -115,7 +117,7 @@ impl Mutant {
     ];
 
     /// All others that show in simulations.
-    pub const ALL: [Mutant; 38] = [
+    pub const ALL: [Mutant; 39] = [
         Mutant::SessionsNotInSnapshot,
         Mutant::ApplyAgain,
         Mutant::SessionRowMissing,
@@ -150,6 +152,7 @@ impl Mutant {
         Mutant::TimePassesKeptVotes,
         Mutant::ScanEndsEarly,
         Mutant::CollectsOnce,
+        Mutant::MeetsElsewhere,
         Mutant::CopiesReadAtOnce,
         Mutant::CopiesPassTransactions,
         Mutant::NamesIgnored,

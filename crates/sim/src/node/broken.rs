@@ -6,9 +6,9 @@ use std::time::Duration;
 use quorate_shard::Mutant;
 use quorate_workload::Kind as Course;
 
-use super::profile::{Kind, swarm};
+use super::profile::{Kind, bundles, swarm};
 use super::stress::{Play, Stress};
-use crate::{Fault, FaultSet, Latency, Order, Settled};
+use crate::{Fault, FaultSet, Latency, Order, Profile, Settled};
 
 const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
@@ -33,6 +33,10 @@ pub fn kind_for(mutant: Mutant) -> Kind {
             at_copies("node-copies-apart", Play::Workload(Course::AppendTransaction))
         }
         Mutant::CollectsOnce => transactions("node-sums", Play::Workload(Course::Bank)),
+        Mutant::MeetsElsewhere => Kind {
+            profile: Profile { name: "node-meetings", floors: Vec::new(), ..bundles().profile },
+            ..bundles()
+        },
         Mutant::ExpiryPassesTransactions
         | Mutant::CommandsSeeLoans
         | Mutant::TimeStaysBehind

@@ -97,7 +97,8 @@ pub fn swarm() -> Kind {
 }
 
 /// What 20 seeds of runs with many transactions must reach, at least.
-const BUNDLE_FLOORS: [(&str, u64); 2] = [("commit.bundle", 50), ("node.sim.operations", 1_000)];
+const BUNDLE_FLOORS: [(&str, u64); 3] =
+    [("commit.bundle", 50), ("node.transaction.meets", 100), ("node.sim.operations", 1_000)];
 
 /// Everything at once, with so many clients whose transactions are about several buckets that these go together.
 pub fn bundles() -> Kind {
