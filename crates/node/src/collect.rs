@@ -17,7 +17,7 @@ use crate::origin::Address;
 use crate::plan::Plan;
 
 /// After so many rounds in which something had changed, locks are taken.
-const ROUNDS_MAX: u64 = 8;
+const ROUNDS_MAX: u64 = 3;
 /// The same for what is about all keys: any write changes it, and looking again takes long.
 const ROUNDS_ABOUT_ALL_MAX: u64 = 2;
 /// Questions to buckets stand beside clients' reads as if this node were a client, on connections of its own that no
