@@ -447,7 +447,9 @@ mod tests {
         assert!(node(7, 2).judge_welcome(&welcome, Some(NodeId(3))).is_err());
         assert!(node(8, 2).judge_welcome(&welcome, None).is_err());
         assert!(node(7, 1).judge_welcome(&welcome, None).is_err());
-        assert!(node(7, 2).judge_welcome(&Welcome { version: VERSIONS.1 + 1, ..welcome.clone() }, None).is_err());
+        assert!(
+            node(7, 2).judge_welcome(&Welcome { version: VERSIONS.1 + 1, ..welcome.clone() }, None).is_err()
+        );
         assert!(node(0, 2).judge_welcome(&Welcome { cluster: ClusterId(0), ..welcome }, None).is_err());
     }
 
