@@ -80,9 +80,11 @@ impl Node {
             && !self.transactions.doubted().contains(&Bucket(0))
     }
 
-    /// What goes to one node is said in one message.
+    /// What goes to one node is said in one message, which nodes of a cluster with one bucket may be too old for.
     pub(crate) fn say_together(&self, out: &mut Out) {
-        out.gather(TOGETHER_MAX, Message::goes_together, Message::Together);
+        if self.config.buckets.get() > 1 {
+            out.gather(TOGETHER_MAX, Message::goes_together, Message::Together);
+        }
     }
 
     pub(crate) fn receive_together(
