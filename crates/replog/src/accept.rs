@@ -42,6 +42,13 @@ impl Replog {
             // Alive and bound, but with nothing to claim until the new state is durable.
             return out.send(from, Message::Accepted { ballot, matched: 0, echo });
         }
+        if self.is_of_earlier_era(ballot.epoch) {
+            cx.marks.hit("replog.append.earlier_era");
+            // Nothing to compare: only the state can make this a copy.
+            let conflict = Message::Conflict { ballot, matched_max: 0, echo };
+            let nothing = if prev > 0 { conflict } else { Message::Accepted { ballot, matched: 0, echo } };
+            return out.send(from, nothing);
+        }
         if !self.agrees_at(prev, prev_ballot) {
             cx.marks.hit("replog.append.conflict");
             if self.breaks(Mutant::TruncateEarly) && self.log.last() > self.chosen {

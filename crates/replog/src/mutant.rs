@@ -53,14 +53,16 @@ pub enum Mutant {
     FenceForgotten,
     /// The entries of a log that goes on alone are numbered as if those who are gone had gone no further.
     IndexNotRaised,
+    /// What was chosen before a log was recovered counts for the leaders it has after that.
+    EarlierEraCounts,
     /// Of those who could go on alone, the one does whose log reaches least far.
     ShortestGoesOn,
 }
 
 impl Mutant {
     /// Those that only show where a log is recovered without its majority.
-    pub const RECOVERY: [Mutant; 3] =
-        [Mutant::FenceForgotten, Mutant::IndexNotRaised, Mutant::ShortestGoesOn];
+    pub const RECOVERY: [Mutant; 4] =
+        [Mutant::FenceForgotten, Mutant::IndexNotRaised, Mutant::EarlierEraCounts, Mutant::ShortestGoesOn];
 
     /// All others.
     pub const ALL: [Mutant; 23] = [

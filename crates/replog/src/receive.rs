@@ -48,7 +48,7 @@ impl Replog {
             return;
         }
         let applied = part.meta.applied;
-        if applied <= self.chosen {
+        if applied <= self.chosen && !self.is_of_earlier_era(part.ballot.epoch) {
             // Nothing in it is news. Told at once: what is chosen was on disk before it was acknowledged.
             let accepted =
                 Message::Accepted { ballot: part.ballot, matched: self.chosen, echo: Echo::default() };

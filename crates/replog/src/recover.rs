@@ -96,6 +96,12 @@ impl Replog {
         }
     }
 
+    /// Whether a leader of this epoch is of a later era than the log here, of which then nothing counts, however much of it was chosen: the one
+    /// who went on may not have had it. Two eras may begin at one index, where the second goes on from before the first.
+    pub(crate) fn is_of_earlier_era(&self, epoch: u64) -> bool {
+        era_epoch(self.epoch().number) < era_epoch(epoch) && !self.breaks(Mutant::EarlierEraCounts)
+    }
+
     /// Goes on alone, in the epoch of the fence.
     pub(crate) fn go_on_alone(&mut self, cx: &mut Cx<'_>, epoch: u64, me: Member, out: &mut Out) {
         if !self.is_given_up() || self.fence != epoch || self.forcing.is_some() || self.awaits_install() {

@@ -1,6 +1,7 @@
 //! The operator: changes members, moves leadership, stops nodes; and the network's rumours about who is connected.
 
 use std::collections::{BTreeMap, BTreeSet};
+use std::num::NonZeroU16;
 use std::time::Duration;
 
 use quorate_api::Bucket;
@@ -288,4 +289,30 @@ impl Links {
             }
         }
     }
+}
+
+/// Whom the leader of a bucket takes for its members.
+pub(super) fn members_of(nodes: &Nodes<Node>, bucket: Bucket) -> Vec<NodeId> {
+    let shard = leader(nodes, bucket).and_then(|id| nodes.machine(id)).and_then(|node| node.shard(bucket));
+    let members = shard.map(|shard| shard.log().epoch().members.iter().map(|member| member.id));
+    members.map(Iterator::collect).unwrap_or_default()
+}
+
+/// Whether every bucket has a leader who takes requests, whom all live nodes know.
+pub(super) fn is_well(nodes: &Nodes<Node>, buckets: NonZeroU16) -> Verdict {
+    for bucket in (0..buckets.get()).map(Bucket) {
+        let Some(leader) = leader(nodes, bucket) else { return Err(format!("nobody leads {bucket:?}")) };
+        for (id, node) in nodes.live() {
+            let status = node.status();
+            let Some(known) = status.buckets.get(usize::from(bucket.0)) else { continue };
+            if known.believed_leader != Some(leader) {
+                return Err(format!("{id:?} does not know that {leader:?} leads {bucket:?}: {status:?}"));
+            }
+        }
+        let takes = nodes.machine(leader).and_then(|node| node.shard(bucket));
+        if !takes.is_some_and(Shard::takes_batches) {
+            return Err(format!("{leader:?} leads {bucket:?} and takes nothing"));
+        }
+    }
+    Ok(())
 }

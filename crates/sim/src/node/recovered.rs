@@ -8,10 +8,10 @@ use quorate_api::Bucket;
 use quorate_kernel::{NodeId, Rng};
 use quorate_node::{AdminOutcome, AdminRequest, LogConfig, Node};
 
-use super::operator::leader;
+use super::operator::{is_well, leader, members_of};
 use super::placed::is_placed;
 use super::recovery::{Clients, Told};
-use crate::{Life, NetworkOptions, Nodes, TraceLevel, Verdict, World, WorldOptions};
+use crate::{Life, NetworkOptions, TraceLevel, Verdict, World, WorldOptions};
 
 const CLIENTS: u64 = 6;
 /// How long anything may take once nothing stands in its way.
@@ -30,6 +30,8 @@ pub struct Recovered {
     pub first: u64,
     /// Buckets of which no member was left.
     pub nothing_left: u64,
+    /// Among these, those of which the one who had gone on before was lost.
+    pub again: u64,
     /// Nodes that came back.
     pub returned: u64,
     /// Marks that clients were told are there, and are not.
@@ -67,6 +69,10 @@ struct Script {
     died_at: Duration,
     /// When the operator gave the first word.
     word_at: Option<Duration>,
+    /// Whether the one who went on with that bucket is lost too, and for how long.
+    again: Option<Duration>,
+    /// That one, once it is lost, and when it comes back.
+    gone: Option<(NodeId, Duration)>,
     /// Buckets that an operator's word was given for, and when they were seen to be well again.
     given_up: BTreeMap<Bucket, Duration>,
     done: Recovered,
@@ -108,6 +114,8 @@ impl Script {
         breaks(&mut log);
         let first = (1..=nodes as u64).map(NodeId).collect();
         let clients = Clients::new(rng.fork(), first, (buckets, copies, log), CLIENTS);
+        let mut again = Rng::new(seed ^ 0x0061_6761_696e);
+        let may_again = nodes >= 7 && copies == 3 && returns != Return::Never && again.chance(1, 2);
         let trace = if trace { TraceLevel::Keep } else { TraceLevel::Cheap };
         let options = WorldOptions {
             trace,
@@ -123,6 +131,8 @@ impl Script {
             fenced: Vec::new(),
             died_at: Duration::ZERO,
             word_at: None,
+            again: may_again.then(|| ms(again.between(1_500, 6_000))),
+            gone: None,
             given_up: BTreeMap::new(),
             done: Recovered::default(),
         }
@@ -139,6 +149,7 @@ impl Script {
         self.run_for(work)?;
         if self.returns != Return::Never {
             self.bring_back();
+            self.bring_back_the_other();
             self.run_for(ms(2_000))?;
         }
         self.world.harness_mut().at_work = false;
@@ -213,6 +224,9 @@ impl Script {
         if since.is_some_and(|since| now > since) {
             self.bring_back();
         }
+        if self.gone.is_some_and(|(_, back)| now > back) {
+            self.bring_back_the_other();
+        }
     }
 
     /// Those who were lost come back where they reach only those who were fenced.
@@ -238,6 +252,28 @@ impl Script {
                 self.done.returned += 1;
             }
         }
+    }
+
+    fn bring_back_the_other(&mut self) {
+        if let Some((node, _)) = self.gone.take() {
+            self.world.restart(node);
+            self.done.returned += 1;
+        }
+    }
+
+    /// The one who went on is lost as well, before or after it made others members: those who are left may go on from before it.
+    fn strike_again(&mut self, bucket: Bucket) -> Verdict {
+        if bucket != self.struck {
+            return Ok(());
+        }
+        let Some(away) = self.again.take() else { return Ok(()) };
+        let work = ms(self.rng.between(1, 150));
+        self.run_for(work)?;
+        if let Some(node) = leader(self.world.nodes(), bucket) {
+            self.world.crash(node);
+            self.gone = Some((node, self.world.now() + away));
+        }
+        Ok(())
     }
 
     /// The operator gives the word for whatever is halted, until nothing is.
@@ -285,6 +321,7 @@ impl Script {
         self.world.input(Duration::ZERO, node, word);
         self.word_at.get_or_insert(self.world.now());
         let before = self.given_up.insert(bucket, Duration::MAX);
+        let asked = self.view_of(node);
         let most = self.world.now() + ms(25_000);
         while !self.world.harness().admin.contains_key(&ticket) && self.world.now() < most {
             self.run_for(ms(1))?;
@@ -295,7 +332,12 @@ impl Script {
                 self.given_up.insert(bucket, self.world.now());
                 self.done.recovered += 1;
                 self.done.first += u64::from(bucket == Bucket(0));
-                self.cut_off(bucket)
+                self.done.again += u64::from(before.is_some());
+                // Who was not there was not asked: it may be the one who went on before.
+                let asked: BTreeSet<NodeId> = &asked & &self.view_of(node);
+                self.world.harness_mut().copies_read.retain(|(node, _), _| asked.contains(node));
+                self.cut_off(bucket)?;
+                self.strike_again(bucket)
             }
             // Those who died have come back before it was begun.
             Some(AdminOutcome::Refused(_)) => {
@@ -307,6 +349,11 @@ impl Script {
             }
             other => Err(format!("{bucket:?} was not recovered: {other:?}")),
         }
+    }
+
+    fn view_of(&self, node: NodeId) -> BTreeSet<NodeId> {
+        let members = self.world.nodes().machine(node).map(|node| node.status().members).unwrap_or_default();
+        members.into_iter().map(|member| member.id).collect()
     }
 
     /// Reads the keys of a bucket at all who have a copy, as it is there.
@@ -439,29 +486,4 @@ impl Script {
         (self.done.lost, self.done.halted) = (lost, clients.halted);
         Ok(())
     }
-}
-
-fn members_of(nodes: &Nodes<Node>, bucket: Bucket) -> Vec<NodeId> {
-    let shard = leader(nodes, bucket).and_then(|id| nodes.machine(id)).and_then(|node| node.shard(bucket));
-    let members = shard.map(|shard| shard.log().epoch().members.iter().map(|member| member.id));
-    members.map(Iterator::collect).unwrap_or_default()
-}
-
-/// Whether every bucket has a leader who takes requests, whom all live nodes know.
-fn is_well(nodes: &Nodes<Node>, buckets: NonZeroU16) -> Verdict {
-    for bucket in (0..buckets.get()).map(Bucket) {
-        let Some(leader) = leader(nodes, bucket) else { return Err(format!("nobody leads {bucket:?}")) };
-        for (id, node) in nodes.live() {
-            let status = node.status();
-            let Some(known) = status.buckets.get(usize::from(bucket.0)) else { continue };
-            if known.believed_leader != Some(leader) {
-                return Err(format!("{id:?} does not know that {leader:?} leads {bucket:?}: {status:?}"));
-            }
-        }
-        let takes = nodes.machine(leader).and_then(|node| node.shard(bucket));
-        if !takes.is_some_and(quorate_shard::Shard::takes_batches) {
-            return Err(format!("{leader:?} leads {bucket:?} and takes nothing"));
-        }
-    }
-    Ok(())
 }

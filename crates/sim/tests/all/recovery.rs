@@ -19,6 +19,7 @@ fn what_is_left_goes_on() {
         all.recovered += one.recovered;
         all.first += one.first;
         all.nothing_left += one.nothing_left;
+        all.again += one.again;
         all.returned += one.returned;
         all.lost += one.lost;
         all.told += one.told;
@@ -29,6 +30,7 @@ fn what_is_left_goes_on() {
     let floors = [
         (all.recovered, 10),
         (all.first, 3),
+        (all.again, 1),
         (all.returned, 10),
         (all.lost, 20),
         (all.halted, 20),
