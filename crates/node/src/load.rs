@@ -35,7 +35,7 @@ const FRESH: Duration = Duration::from_millis(1_500);
 const MESSAGES_MAX: u64 = 16;
 /// A bucket counts like so many requests in a second at least: its leader and its followers hear from each other all the time.
 /// So groups have their share of buckets before anything is asked of them.
-const IDLE: f64 = 20.0;
+const IDLE: f64 = 5.0;
 
 /// What a bucket counts of which so much is asked in a second.
 fn weight(load: f64) -> f64 {

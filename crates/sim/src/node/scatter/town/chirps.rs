@@ -177,10 +177,10 @@ mod tests {
         let hottest = |trend: &Trend| users.hottest_bucket(trend, &setup) * f64::from(setup.buckets().get());
         assert!(
             (1.0..5.0).contains(&hottest(&Trend::default())),
-            "a fiftieth of a bucket is one user's, at most"
+            "a tenth of a bucket is one user's, at most"
         );
         let one = Trend { hot: vec![7], percent: 20 };
-        assert!((32.0..40.0).contains(&hottest(&one)), "one of 160 has a fifth: {}", hottest(&one));
+        assert!((64.0..80.0).contains(&hottest(&one)), "one of 320 has a fifth: {}", hottest(&one));
         let region = Setup { heat: Heat::Region { percent: 50, width: 10 }, ..setup };
         let trend = Trend::draw(&region, &users, &mut rng);
         assert!((1_700..2_300).contains(&trend.hot.len()), "a tenth of the ring: {}", trend.hot.len());

@@ -103,7 +103,7 @@ impl Setup {
             nodes,
             system,
             copies: 5,
-            buckets_per_node: 8,
+            buckets_per_node: 16,
             clients_per_node: 16,
             users: 1_000_000,
             eagerness: 0.5,
