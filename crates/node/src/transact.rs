@@ -77,7 +77,7 @@ impl Node {
         can && plan.may_share()
             && self.transactions.wants_popular(now, plan)
             && self.believed_leader(Bucket(0)).is_some()
-            && !self.transactions.doubted().contains(&Bucket(0))
+            && !self.transactions.doubts(Bucket(0))
     }
 
     /// What goes to one node is said in one message, which nodes of a cluster with one bucket may be too old for.
@@ -102,13 +102,17 @@ impl Node {
         }
     }
 
+    /// How many nodes there are, and when what was not answered is asked again.
+    fn meets_often(&self) -> (usize, Duration) {
+        (self.connected.len(), self.config.limits.retry)
+    }
+
     /// Sends transactions that are due to those who coordinate them.
     pub(crate) fn send_transactions(&mut self, cx: &mut Cx<'_>, out: &mut Out) {
         if self.config.limits.breaks(Mutant::MeetsElsewhere) {
             self.transactions.forget_meetings();
         }
-        let often = (self.connected.len(), self.config.limits.retry);
-        for (bucket, transaction) in self.transactions.due(often, cx.now) {
+        for (bucket, transaction) in self.transactions.due(self.meets_often(), cx.now) {
             match self.believed_leader(bucket) {
                 Some(leader) if leader == self.config.me.id => {
                     self.transact(cx, bucket, leader, transaction, out);
@@ -226,7 +230,7 @@ impl Node {
             }
             self.pass_gate(cx, connection, out);
         }
-        if self.transactions.some_wait() {
+        if self.transactions.some_may_meet(self.meets_often(), cx.now) {
             self.send_transactions(cx, out);
         }
     }

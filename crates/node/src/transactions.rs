@@ -5,6 +5,7 @@
 //! with what became of it. One that was aborted for reasons that pass is tried again under a new number, with its
 //! age, so that it becomes older than what is in its way.
 
+use alloc::collections::btree_map::Entry;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -43,6 +44,37 @@ struct Open {
     meets: bool,
 }
 
+/// Those of the open transactions that meet others, counted, since it is asked about them with each answer.
+#[derive(Debug, Default, PartialEq, Eq)]
+struct Meetings {
+    /// By when they were sent: those of one moment went as one message.
+    sent: BTreeMap<Time, usize>,
+    unsent: usize,
+}
+
+impl Meetings {
+    fn add(&mut self, open: &Open) {
+        match open.sent_at.filter(|_| open.meets) {
+            Some(at) => *self.sent.entry(at).or_default() += 1,
+            None => self.unsent += usize::from(open.meets),
+        }
+    }
+
+    fn remove(&mut self, open: &Open) {
+        match open.sent_at.filter(|_| open.meets) {
+            Some(at) => {
+                if let Entry::Occupied(mut count) = self.sent.entry(at) {
+                    *count.get_mut() -= 1;
+                    if *count.get() == 0 {
+                        count.remove();
+                    }
+                }
+            }
+            None => self.unsent -= usize::from(open.meets),
+        }
+    }
+}
+
 /// The transactions of this node.
 #[derive(Debug, Default)]
 pub(crate) struct Transactions {
@@ -51,6 +83,7 @@ pub(crate) struct Transactions {
     newest: u64,
     /// By number.
     open: BTreeMap<u64, Open>,
+    meetings: Meetings,
     bytes: usize,
     /// Those that bear names of their clients.
     pub(crate) named: Named,
@@ -98,7 +131,19 @@ impl Transactions {
             shares,
             meets,
         };
+        self.enter(open);
+    }
+
+    /// Gives a transaction the next number.
+    fn enter(&mut self, open: Open) {
+        self.meetings.add(&open);
         self.open.insert(self.newest, open);
+    }
+
+    fn leave(&mut self, sequence: u64) -> Option<Open> {
+        let open = self.open.remove(&sequence)?;
+        self.meetings.remove(&open);
+        Some(open)
     }
 
     /// What is to be sent now, and to whose leader. `retry`: so long after it was sent it is sent again; `nodes`: how many
@@ -107,15 +152,15 @@ impl Transactions {
         let settled_before = self.settled_before();
         let mut due = Vec::new();
         let waits = |open: &Open| open.sent_at.is_some_and(|at| now.since(at) < retry);
-        let meet = self.open.values().filter(|open| open.meets && waits(open));
-        let under_way: BTreeSet<Option<Time>> = meet.map(|open| open.sent_at).collect();
-        let some_meet = under_way.len() >= (MEETINGS_MAX / nodes.max(1)).clamp(1, 2);
+        let some_meet = !self.may_meet((nodes, retry), now);
         for (sequence, open) in &mut self.open {
             if waits(open) || now < open.not_before || (some_meet && open.meets) {
                 continue;
             }
             open.sent_again |= open.sent_at.is_some();
+            self.meetings.remove(open);
             open.sent_at = Some(now);
+            self.meetings.add(open);
             let id = TransactionId { age: open.age, origin: open.origin, sequence: *sequence };
             due.extend(transaction(&open.plan, id, settled_before, open.shares));
         }
@@ -129,9 +174,15 @@ impl Transactions {
         self.popular.want(now, plan.keys(), is_alone)
     }
 
-    /// Whether some wait for those before them that meet.
-    pub(crate) fn some_wait(&self) -> bool {
-        self.open.values().any(|open| open.meets && open.sent_at.is_none())
+    /// Whether a message of those that meet may leave now.
+    fn may_meet(&self, (nodes, retry): (usize, Duration), now: Time) -> bool {
+        let under_way = self.meetings.sent.keys().filter(|at| now.since(**at) < retry).count();
+        under_way < (MEETINGS_MAX / nodes.max(1)).clamp(1, 2)
+    }
+
+    /// Whether some waited for those before them that meet, and wait no longer.
+    pub(crate) fn some_may_meet(&self, often: (usize, Duration), now: Time) -> bool {
+        self.meetings.unsent > 0 && self.may_meet(often, now)
     }
 
     /// What is sent again goes where it would have gone without meeting others: only a broken rule has that.
@@ -147,6 +198,13 @@ impl Transactions {
         own.filter_map(|open| open.plan.coordinator()).chain(self.named.doubted()).collect()
     }
 
+    /// Whether one of them is this.
+    pub(crate) fn doubts(&self, bucket: Bucket) -> bool {
+        let mut own = self.open.values().filter(|open| open.sent_again);
+        own.any(|open| open.plan.coordinator() == Some(bucket))
+            || self.named.doubted().any(|other| other == bucket)
+    }
+
     /// The oldest number without an outcome.
     fn settled_before(&self) -> u64 {
         self.open.first_key_value().map_or(self.newest + 1, |(sequence, _)| *sequence)
@@ -157,8 +215,9 @@ impl Transactions {
         self.named.ask_again(bucket);
         for open in self.open.values_mut() {
             if open.plan.coordinator() == Some(bucket) && open.sent_at.is_some() {
-                open.sent_at = None;
-                open.sent_again = true;
+                self.meetings.remove(open);
+                (open.sent_at, open.sent_again) = (None, true);
+                self.meetings.add(open);
             }
         }
     }
@@ -178,6 +237,7 @@ impl Transactions {
                 Cause::TooLarge => Outcome::Refused(Refusal::ValuesTooLarge),
                 Cause::Crowded => {
                     if let Some(open) = self.open.get_mut(&id.sequence) {
+                        self.meetings.remove(open);
                         (open.shares, open.meets) = (false, false);
                     }
                     self.try_again(id.sequence, now);
@@ -209,10 +269,10 @@ impl Transactions {
     /// Nothing of it happened, and it is tried again soon, as somebody new of the same age.
     fn try_again(&mut self, sequence: u64, now: Time) {
         const REST: Duration = Duration::from_millis(5);
-        let Some(open) = self.open.remove(&sequence) else { return };
+        let Some(open) = self.leave(sequence) else { return };
         self.newest += 1;
         let (origin, sent_at, sent_again, not_before) = (self.origin, None, false, now + REST);
-        self.open.insert(self.newest, Open { origin, sent_at, sent_again, not_before, ..open });
+        self.enter(Open { origin, sent_at, sent_again, not_before, ..open });
     }
 
     /// Who waits for it.
@@ -239,8 +299,9 @@ impl Transactions {
         let outcome = match why {
             NotTaken::Busy if !open.sent_again => Outcome::Refused(Refusal::Busy),
             NotTaken::NotLeading | NotTaken::Busy => {
-                open.sent_at = None;
-                open.not_before = now + REST;
+                self.meetings.remove(open);
+                (open.sent_at, open.not_before) = (None, now + REST);
+                self.meetings.add(open);
                 return None;
             }
             NotTaken::Malformed => Outcome::Refused(Refusal::TooLarge),
@@ -270,13 +331,16 @@ impl Transactions {
     }
 
     fn close(&mut self, sequence: u64) -> Option<Open> {
-        let open = self.open.remove(&sequence)?;
+        let open = self.leave(sequence)?;
         self.bytes -= open.bytes;
         Some(open)
     }
 
     pub(crate) fn check(&self) {
         self.named.check();
+        let mut meetings = Meetings::default();
+        self.open.values().for_each(|open| meetings.add(open));
+        assert_eq!(self.meetings, meetings, "transactions that meet");
         assert_eq!(self.bytes, self.open.values().map(|open| open.bytes).sum(), "bytes of transactions");
     }
 }
