@@ -30,7 +30,7 @@ pub struct Recovered {
     pub first: u64,
     /// Buckets of which no member was left.
     pub nothing_left: u64,
-    /// Among these, those of which the one who had gone on before was lost.
+    /// Among those that were recovered, those that had been recovered before.
     pub again: u64,
     /// Nodes that came back.
     pub returned: u64,
@@ -335,7 +335,9 @@ impl Script {
                 self.done.again += u64::from(before.is_some());
                 // Who was not there was not asked: it may be the one who went on before.
                 let asked: BTreeSet<NodeId> = &asked & &self.view_of(node);
-                self.world.harness_mut().copies_read.retain(|(node, _), _| asked.contains(node));
+                let keys = self.keys_of(bucket);
+                let copies = &mut self.world.harness_mut().copies_read;
+                copies.retain(|(node, key), _| asked.contains(node) || !keys.contains(key));
                 self.cut_off(bucket)?;
                 self.strike_again(bucket)
             }
