@@ -10,6 +10,7 @@ mod dependencies;
 mod documents;
 mod early;
 mod edges;
+mod programs;
 mod ratchet;
 mod sleep;
 mod source;
@@ -46,6 +47,7 @@ pub(crate) const RULES: &[Rule] = &[
     Rule { name: "early sends", check: early::check },
     Rule { name: "crate documentation", check: documents::crates },
     Rule { name: "links", check: documents::links },
+    Rule { name: "programs", check: programs::check },
     Rule { name: "decision records", check: decisions::check },
     Rule { name: "testdata", check: testdata::check },
 ];

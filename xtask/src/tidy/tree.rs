@@ -23,6 +23,8 @@ pub(crate) struct Package {
     pub(crate) name: String,
     /// Where it stands, from the top.
     pub(crate) folder: String,
+    /// What `cargo run` may choose from, if the workspace is asked and not a package: none, if it is no default member.
+    pub(crate) programs: Vec<String>,
     /// What it depends on.
     pub(crate) dependencies: Vec<Dependency>,
 }
@@ -104,7 +106,8 @@ impl Tree {
                 local: name.starts_with("quorate"),
             })
             .collect();
-        self.packages.push(Package { name: name.to_owned(), folder: folder.to_owned(), dependencies });
+        let (name, folder) = (name.to_owned(), folder.to_owned());
+        self.packages.push(Package { name, folder, programs: Vec::new(), dependencies });
     }
 }
 
@@ -121,15 +124,26 @@ fn output(command: &mut Command) -> Result<String> {
 
 fn packages(metadata: &Value) -> Option<Vec<Package>> {
     let root = metadata["workspace_root"].as_str()?;
-    metadata["packages"].as_array()?.iter().map(|package| package_from(root, package)).collect()
+    let default = metadata["workspace_default_members"].as_array()?;
+    let packages = metadata["packages"].as_array()?.iter();
+    packages.map(|package| package_from(root, package, default.contains(&package["id"]))).collect()
 }
 
-fn package_from(root: &str, package: &Value) -> Option<Package> {
+fn package_from(root: &str, package: &Value, is_default: bool) -> Option<Package> {
     let manifest = package["manifest_path"].as_str()?;
     let folder = manifest.strip_prefix(root)?.strip_prefix('/')?.strip_suffix("/Cargo.toml")?;
     let dependencies =
         package["dependencies"].as_array()?.iter().map(dependency_from).collect::<Option<_>>()?;
-    Some(Package { name: package["name"].as_str()?.to_owned(), folder: folder.to_owned(), dependencies })
+    let targets = package["targets"].as_array()?.iter().filter(|_| is_default);
+    let is_program =
+        |target: &&Value| target["kind"].as_array().is_some_and(|kinds| kinds.contains(&"bin".into()));
+    let programs = targets.filter(is_program).map(|target| target["name"].as_str().map(str::to_owned));
+    Some(Package {
+        name: package["name"].as_str()?.to_owned(),
+        folder: folder.to_owned(),
+        programs: programs.collect::<Option<_>>()?,
+        dependencies,
+    })
 }
 
 fn dependency_from(dependency: &Value) -> Option<Dependency> {
@@ -146,13 +160,15 @@ mod tests {
 
     #[test]
     fn packages_are_read_from_cargo_metadata() {
-        let text = r#"{"workspace_root": "/w", "packages": [{"name": "p", "manifest_path": "/w/crates/p/Cargo.toml",
+        let text = r#"{"workspace_root": "/w", "workspace_default_members": ["p#1"], "packages": [{"id": "p#1", "name": "p",
+            "manifest_path": "/w/crates/p/Cargo.toml", "targets": [{"kind": ["lib"], "name": "p"}, {"kind": ["bin"], "name": "pp"}],
             "dependencies": [{"name": "q", "kind": null, "path": "/w/crates/q"}, {"name": "r", "kind": "dev"}]}]}"#;
         let found = packages(&serde_json::from_str(text).unwrap()).unwrap();
         let dependency = |name: &str, dev, local| Dependency { name: name.to_owned(), dev, local };
         let expected = Package {
             name: "p".to_owned(),
             folder: "crates/p".to_owned(),
+            programs: vec!["pp".to_owned()],
             dependencies: vec![dependency("q", false, true), dependency("r", true, false)],
         };
         assert_eq!(found, [expected]);
