@@ -4,7 +4,7 @@ use alloc::vec::Vec;
 
 use crate::coordinator::share_of;
 use crate::machine::{Commit, Effect, Resources, Turn};
-use crate::{Entry, LogId, Outcome, TransactionId, Word};
+use crate::{Entry, LogId, Mutant, Outcome, TransactionId, Word};
 
 impl Commit {
     /// An entry is chosen, and everything before it was applied. Called on every replica.
@@ -92,8 +92,10 @@ impl Commit {
         logs: &[LogId],
         outcome: &Outcome,
     ) {
-        let woken = turn.resources.release(id);
-        self.wake(woken);
+        if outcome.is_commit() || !self.config.breaks(Mutant::LocksKept) {
+            let woken = turn.resources.release(id);
+            self.wake(woken);
+        }
         let (me, soon) = (self.me, turn.now + self.config.retry);
         let Some(reign) = &mut self.reign else { return };
         if coordinator != me {

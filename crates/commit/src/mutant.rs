@@ -46,6 +46,8 @@ pub enum Mutant {
     WakeOne,
     /// A new primary forgets the locks of what is prepared.
     LocksForgotten,
+    /// A participant keeps the locks of what did not happen.
+    LocksKept,
     /// What belonged to a bundle is not remembered: a member that is asked for again begins again.
     MembersForgotten,
     /// A bundle bears the name of its first member, which may have another content in another reign.
@@ -56,7 +58,7 @@ pub enum Mutant {
 
 impl Mutant {
     /// All of them.
-    pub const ALL: [Mutant; 24] = [
+    pub const ALL: [Mutant; 25] = [
         Mutant::TellBeforeLog,
         Mutant::RefusalCounts,
         Mutant::DuplicateVotesCount,
@@ -78,6 +80,7 @@ impl Mutant {
         Mutant::ReadersKept,
         Mutant::WakeOne,
         Mutant::LocksForgotten,
+        Mutant::LocksKept,
         Mutant::MembersForgotten,
         Mutant::BundleNamedByMember,
         Mutant::OutcomesUnseen,

@@ -33,8 +33,10 @@ pub enum Mutant {
     ReadBeforeTakeover,
     /// A read round counts acknowledgements of earlier rounds.
     ReadRoundStale,
-    /// A leader goes on reading and writing in an epoch after it sealed it.
+    /// A leader goes on writing in an epoch after it sealed it.
     WriteAfterSeal,
+    /// A leader that is no member any more once its seal is chosen goes on reading under the lease it has, also after it handed over.
+    LeaseAcrossSeal,
     /// A seal takes effect when it is appended, not when it is chosen.
     SealBeforeChosen,
     /// Learners count as members before they are.
@@ -65,7 +67,7 @@ impl Mutant {
         [Mutant::FenceForgotten, Mutant::IndexNotRaised, Mutant::EarlierEraCounts, Mutant::ShortestGoesOn];
 
     /// All others.
-    pub const ALL: [Mutant; 23] = [
+    pub const ALL: [Mutant; 24] = [
         Mutant::PromiseEarly,
         Mutant::TailForgotten,
         Mutant::AcceptEarly,
@@ -83,6 +85,7 @@ impl Mutant {
         Mutant::ReadBeforeTakeover,
         Mutant::ReadRoundStale,
         Mutant::WriteAfterSeal,
+        Mutant::LeaseAcrossSeal,
         Mutant::SealBeforeChosen,
         Mutant::LearnersCount,
         Mutant::TruncateEarly,

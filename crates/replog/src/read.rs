@@ -21,7 +21,7 @@ pub(crate) struct Read {
 
 impl Replog {
     pub(crate) fn read(&mut self, cx: &mut Cx<'_>, ticket: u64, out: &mut Out) {
-        let member = self.is_member();
+        let member = self.is_member() || self.breaks(Mutant::LeaseAcrossSeal);
         let may_now = self.may_read_now(cx);
         let stale = self.breaks(Mutant::ReadRoundStale).then(|| self.confirmed_round());
         let index = self.chosen;
@@ -79,7 +79,8 @@ impl Replog {
     fn may_read_now(&self, cx: &Cx<'_>) -> bool {
         let Role::Leader(leader) = &self.role else { return false };
         let ready = self.chosen >= leader.takeover || self.breaks(Mutant::ReadBeforeTakeover);
-        let given_up = leader.lease_given_up && !self.breaks(Mutant::LeaseAfterHandover);
+        let across_seal = self.breaks(Mutant::LeaseAcrossSeal) && !self.is_member();
+        let given_up = leader.lease_given_up && !self.breaks(Mutant::LeaseAfterHandover) && !across_seal;
         ready && !given_up && !self.config.lease.is_zero() && self.lease_holds(cx, leader)
     }
 

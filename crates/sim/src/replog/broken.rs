@@ -77,6 +77,14 @@ fn faults_for(mutant: Mutant) -> Kind {
             &[Fault::Drift],
             &[(Bait::Handover, Trap::Isolate, 500, 400), (Bait::Entries, Trap::Isolate, 5, 600)],
         ),
+        Mutant::LeaseAcrossSeal => {
+            // Whoever handed over is cut off from all others, but not from clients.
+            let mut kind = small("leases-across-seals", &[], &[(Bait::Handover, Trap::Isolate, 500, 400)]);
+            kind.profile.nodes = (5, 7);
+            kind.stress.operator = Some(ms(200));
+            kind.stress.transfers = Some(0);
+            kind
+        }
         Mutant::LeaseFromReceipt => {
             small("pauses", &[Fault::Pause], &[(Bait::Entries, Trap::Pause, 5, 1_500)])
         }
@@ -135,6 +143,10 @@ fn set_for(mutant: Mutant, kind: &mut Kind) {
             kind.stress.config = Some(long_leases());
             kind.stress.aimed = 10;
             kind.stress.reads = Some(if mutant == Mutant::VoteRightAfterRestart { 97 } else { 50 });
+        }
+        Mutant::LeaseAcrossSeal => {
+            kind.stress.config = Some(Config { learner_lag_max: 10, ..long_leases() });
+            kind.stress.reads = Some(60);
         }
         Mutant::LeaseAfterHandover => {
             kind.stress.config = Some(long_leases());

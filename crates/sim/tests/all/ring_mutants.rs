@@ -40,6 +40,7 @@ fn hunt() -> Hunt<Stress, Mutant> {
     let of_commitment = [
         Commit::TellBeforeLog,
         Commit::LocksForgotten,
+        Commit::LocksKept,
         Commit::ForgottenBeforeAcknowledged,
         Commit::NoEpochs,
     ];
