@@ -17,7 +17,7 @@ use super::callers::Caller;
 use super::claims::Claims;
 use super::doors::{Asker, Doors};
 use super::equality::Equality;
-use super::grouped::{Witness, is_grouped};
+use super::grouped::is_grouped;
 use super::keys::{Keeper, Rules};
 use super::lanes::{Course, Duty, Lane, Stage};
 use super::operator::{Links, Operator, Zeal, leader, member, member_beside};
@@ -26,6 +26,7 @@ use super::pipeline::Pipeline;
 use super::placed::{is_placed, placed};
 use super::spread::{is_clean, is_spread, unfinished};
 use super::stress::{Play, Stress, draw_limits, draw_log, draw_near, draw_placing};
+use super::witness::Witness;
 use crate::{Agenda, Boot, FaultSet, Harness, Nodes, Plan, Seen, Verdict, through_bytes};
 
 mod seats;
@@ -306,9 +307,7 @@ impl Harness for Cluster {
     }
 
     fn observe(&mut self, seen: Seen<'_, Node>) -> Verdict {
-        if self.topology == Topology::Ring {
-            self.witness.look(seen.node, seen.machine, self.buckets)?;
-        }
+        self.witness.look(seen.node, seen.machine, self.buckets)?;
         let Some(store) = seen.nodes.store(seen.node) else { return Ok(()) };
         self.equality.look(seen.node, seen.machine, store)
     }
@@ -490,6 +489,7 @@ impl Harness for Cluster {
             ("node.sim.pipelined", sum(&mut self.pipelines.iter().map(|pipeline| pipeline.done))),
         ];
         counts.extend(self.claims.counts());
+        counts.extend(self.witness.counts());
         counts.extend(self.counts.refused.iter().map(|(name, count)| (*name, *count)));
         for (name, count) in counts {
             (0..count).for_each(|_| marks.hit(name));

@@ -1,4 +1,4 @@
-//! Clusters whose buckets are held by groups of a ring: what must never be seen, and how all must be in the end.
+//! Clusters whose buckets are held by groups of a ring: how all must be in the end.
 
 use std::collections::{BTreeMap, BTreeSet};
 use std::num::NonZeroU16;
@@ -12,49 +12,6 @@ use quorate_node::{Group, Motive, Node, Seat, What};
 use super::operator::{leader, machine_of};
 use super::placed::holds;
 use crate::{Nodes, Verdict};
-
-/// What homes were seen to keep: a group at one time of its life is the same for everybody, and no bucket belongs to two that have the same
-/// epoch (S1 and S7 of Scatter's invariants, whatever is under way).
-#[derive(Debug, Default)]
-pub(super) struct Witness {
-    groups: BTreeMap<Name, Group>,
-    owners: BTreeMap<(Bucket, u64), Name>,
-    /// By node and home, how old what was looked at is.
-    seen: BTreeMap<(NodeId, Bucket), u64>,
-}
-
-impl Witness {
-    /// Looks at what a node's copies keep.
-    pub(super) fn look(&mut self, id: NodeId, node: &Node, buckets: NonZeroU16) -> Verdict {
-        for home in node.buckets() {
-            let Some(seat) = node.seat(home) else { continue };
-            if self.seen.insert((id, home), seat.age()) == Some(seat.age()) {
-                continue;
-            }
-            for group in seat.groups() {
-                let known = self.groups.entry(group.name).or_insert_with(|| group.clone());
-                if known != group {
-                    return Err(format!("{id:?} has {group:?} at {home:?}, somebody had {known:?}"));
-                }
-                for bucket in (0..buckets.get()).map(Bucket) {
-                    if !group.span.contains(bucket.ring_start(buckets)) {
-                        continue;
-                    }
-                    let owner = self.owners.entry((bucket, group.name.epoch)).or_insert(group.name);
-                    if *owner != group.name {
-                        return Err(format!("{bucket:?} belongs to {owner:?} and to {:?}", group.name));
-                    }
-                }
-            }
-        }
-        Ok(())
-    }
-
-    /// A node begins a life.
-    pub(super) fn booted(&mut self, node: NodeId) {
-        self.seen.retain(|(id, _), _| *id != node);
-    }
-}
 
 /// What the leaders of all buckets have of groups.
 fn seats(nodes: &Nodes<Node>, buckets: NonZeroU16) -> Result<BTreeMap<Bucket, Seat>, String> {

@@ -16,6 +16,7 @@
 //! | `figures/` | experiments: load, service times, what the paper measured |
 //! | `placed.rs` | buckets placed on nodes that come and go |
 //! | `recovery.rs`, `recovered.rs` | buckets that lose most of their copies and are recovered |
+//! | `witness.rs` | invariants of groups, and of transactions across them, after every step |
 //! | `spread.rs` | everybody has what they should have, in the end |
 //! | `stress.rs` | what is drawn for a run |
 //! | `profile.rs`, `broken.rs` | kinds of runs, and what they must reach |
@@ -41,6 +42,7 @@ mod recovery;
 pub mod scatter;
 mod spread;
 mod stress;
+mod witness;
 mod words;
 
 #[cfg(feature = "mutants")]

@@ -129,11 +129,14 @@ pub fn placed() -> Kind {
 }
 
 /// What 60 seeds of runs with groups must reach, at least.
-const GROUPED_FLOORS: [(&str, u64); 6] = [
+const GROUPED_FLOORS: [(&str, u64); 9] = [
     ("node.group.changed", 150),
     ("node.group.members", 100),
     ("node.group.merge", 5),
+    ("node.group.repartition", 5),
     ("node.group.split", 20),
+    ("node.sim.outcomes", 50_000),
+    ("node.sim.rings", 100),
     ("node.ring.founded", 40),
     ("node.sim.done", 50_000),
 ];

@@ -36,6 +36,7 @@ mod replog_transcripts;
 mod ring;
 #[cfg(feature = "mutants")]
 mod ring_mutants;
+mod ring_steps;
 mod runs;
 mod transcripts;
 mod worlds;

@@ -6,6 +6,7 @@
 //! | `operations` | table 2: what failures, joins, splits and merges take, in one room and at the three sites of figure 8 |
 //! | `latencies` | figure 9: what clients' operations take in groups of 3 to 13 |
 //! | `joins` | figure 10: what writes take in groups of volunteers' machines, by the policies by which they join and lead |
+//! | `reconfigurations` | figure 12: what operations of groups take among such machines, by the same policies |
 //! | `load` | figure 15b: how uneven nodes are loaded by fetches of popular users |
 //! | `scale` | figure 16: throughput of 20 to 160 nodes, beside clusters of five that were cut once and for all |
 //! | `hot-spots` | what is hot becomes something else every minute |
@@ -17,6 +18,7 @@
 //! | `setup.rs` | what a run is made of, and where nodes stand |
 //! | `ring.rs` | the harness: nodes, and what is seen of their groups |
 //! | `runs.rs` | the experiments |
+//! | `steps.rs` | crashes between any two steps of an operation |
 //! | `town/` | those under load |
 //! | `land/` | large ones |
 
@@ -24,9 +26,11 @@ mod land;
 mod ring;
 mod runs;
 mod setup;
+mod steps;
 mod town;
 
 pub use land::{Lives, Setup as LandSetup, measure as measure_land, measure_baseline};
 pub use runs::{HEAVY, NAMES, run};
 pub use setup::{Setup, Sites};
+pub use steps::{Role, crash_at_steps};
 pub use town::{Heat, Setup as LoadSetup, System, measure};

@@ -13,11 +13,16 @@ use quorate_node::{
 use quorate_replog::Config;
 
 use super::setup::{Setup, Sites};
+use super::steps::Strike;
 use crate::node::operator::{leader, member};
+use crate::node::witness::Witness;
 use crate::{Agenda, Boot, Harness, Nodes, Replacement, Seen, Verdict};
 
 /// Nodes learn so often whom they are connected to.
 const CONNECT_EVERY: Duration = Duration::from_millis(5);
+
+/// Where sites are far apart, ends of operations are as exact as this.
+const FAR_GRAIN: Duration = Duration::from_micros(500);
 
 /// What an operation did.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, PartialOrd, Ord)]
@@ -107,10 +112,19 @@ pub(super) struct Sample {
 /// See the module's documentation.
 pub(super) struct Ring {
     setup: Setup,
+    pub(super) limits: Limits,
     sites: BTreeMap<NodeId, usize>,
     told: BTreeSet<(NodeId, NodeId)>,
     watched: Option<Watched>,
+    /// When it was looked at last whether that has come to its end.
+    looked_at: Duration,
     pub(super) samples: Vec<Sample>,
+    /// How many operations came to their end.
+    pub(super) ended: u64,
+    /// Who is to die when, if anybody.
+    pub(super) strike: Option<Strike>,
+    /// Looks at every step, where it is wanted.
+    pub(super) witness: Option<Witness>,
     asked: BTreeMap<Ticket, Duration>,
     /// How long took what was asked.
     pub(super) answered: Vec<Duration>,
@@ -130,10 +144,15 @@ impl Ring {
         let sites = sites.iter().enumerate().map(|(place, site)| (NodeId(place as u64 + 1), *site));
         Ring {
             setup,
+            limits: Limits::production(),
             sites: sites.collect(),
             told: BTreeSet::new(),
             watched: None,
+            looked_at: Duration::ZERO,
             samples: Vec::new(),
+            ended: 0,
+            strike: None,
+            witness: None,
             asked: BTreeMap::new(),
             answered: Vec::new(),
             tickets: 0,
@@ -182,9 +201,14 @@ impl Ring {
 
     /// Who speaks for a group, and what it is to be asked.
     pub(super) fn wish(&mut self, nodes: &Nodes<Node>, request: GroupRequest) -> Option<(NodeId, Input)> {
-        let (GroupRequest::Split { group } | GroupRequest::Merge { group }) = &request else { return None };
+        let is_meant = |found: &&Group| match &request {
+            GroupRequest::Split { group }
+            | GroupRequest::Merge { group }
+            | GroupRequest::Repartition { group, .. } => found.name.id == *group,
+            GroupRequest::Move { node, .. } => found.members.contains(node),
+        };
         let knows = leader(nodes, Bucket(0)).and_then(|id| nodes.machine(id))?;
-        let found = knows.groups().into_iter().find(|found| found.name.id == *group)?;
+        let found = knows.groups().into_iter().find(is_meant)?;
         let home = Bucket::of_position(found.span.start, self.setup.buckets);
         Some((leader(nodes, home)?, Input::Admin(self.ticket(), AdminRequest::Group(request))))
     }
@@ -239,6 +263,12 @@ impl Ring {
     fn look_whether_done(&mut self, seen: &Seen<'_, Node>) {
         let Some(watched) = &self.watched else { return };
         let Some((agreed, speaker)) = watched.agreed.zip(seen.nodes.machine(watched.at)) else { return };
+        // As exactly as is of use: it takes as long to look as nodes take for hundreds of messages.
+        let grain = if self.setup.sites == Sites::One { self.setup.way / 50 } else { FAR_GRAIN };
+        if seen.now < self.looked_at + grain {
+            return;
+        }
+        self.looked_at = seen.now;
         let after = groups_of(speaker);
         let width: u128 = after.iter().map(|group| group.span.width()).sum();
         let is_over =
@@ -253,6 +283,7 @@ impl Ring {
         let (agreed, done) = (agreed - watched.since, seen.now - watched.since);
         self.samples.extend(kind.map(|kind| Sample { kind, members, agreed, done }));
         self.watched = None;
+        self.ended += 1;
     }
 }
 
@@ -273,6 +304,9 @@ impl Harness for Ring {
             _ if node.0 > self.setup.founders as u64 => 0..0,
             Boot::First | Boot::Restart => 1..self.setup.founders as u64 + 1,
         };
+        if let Some(witness) = &mut self.witness {
+            witness.booted(node);
+        }
         let site = self.sites.get(&node).copied().unwrap_or_default();
         // Volunteers do not say where they are.
         let zone = if self.setup.sites == Sites::World { String::new() } else { site.to_string() };
@@ -293,7 +327,7 @@ impl Harness for Ring {
             topology: Topology::Ring,
             placing,
             log: Config { lease, ..production },
-            limits: Limits::production(),
+            limits: self.limits.clone(),
         })
     }
 
@@ -303,6 +337,12 @@ impl Harness for Ring {
 
     fn observe(&mut self, seen: Seen<'_, Node>) -> Verdict {
         self.watch(&seen);
+        if let Some(witness) = &mut self.witness {
+            witness.look(seen.node, seen.machine, self.setup.buckets)?;
+        }
+        if let (Some(strike), Some(watched)) = (&mut self.strike, &self.watched) {
+            strike.look(&seen, watched.at);
+        }
         self.look_whether_done(&seen);
         Ok(())
     }

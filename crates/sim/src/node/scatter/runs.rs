@@ -15,8 +15,18 @@ use crate::node::operator::leader;
 use crate::{Audience, Failure, Row, World};
 
 /// The names of all experiments.
-pub const NAMES: [&str; 9] =
-    ["sizes", "operations", "latencies", "joins", "load", "scale", "hot-spots", "size", "churn"];
+pub const NAMES: [&str; 10] = [
+    "sizes",
+    "operations",
+    "latencies",
+    "joins",
+    "reconfigurations",
+    "load",
+    "scale",
+    "hot-spots",
+    "size",
+    "churn",
+];
 /// Those of them that take hours, and gigabytes, with many nodes: they run only if they are asked for.
 pub const HEAVY: [&str; 5] = ["load", "scale", "hot-spots", "size", "churn"];
 
@@ -35,6 +45,7 @@ pub fn run(name: &str, seed: u64, told: &mut dyn Audience) -> Result<bool, Failu
         "operations" => operations(seed, told)?,
         "latencies" => latencies(seed, told)?,
         "joins" => joins(seed, told)?,
+        "reconfigurations" => reconfigurations(seed, told)?,
         "load" => town::load(seed, told)?,
         "scale" => town::scale(seed, told)?,
         "hot-spots" => town::hot_spots(seed, told)?,
@@ -63,7 +74,7 @@ fn point(name: &str, seed: u64, told: &mut dyn Audience) -> Option<Result<(), Fa
 }
 
 /// Runs until the ring has been at rest for a while.
-fn rest(world: &mut World<Ring>) -> Result<(), Failure> {
+pub(super) fn rest(world: &mut World<Ring>) -> Result<(), Failure> {
     let until = world.now() + REST_MAX;
     let (mut calm_since, mut why) = (None, String::new());
     while world.now() < until {
@@ -100,7 +111,7 @@ fn sizes(told: &mut dyn Audience) {
 const SIZES: [u8; 6] = [3, 5, 7, 9, 11, 13];
 
 /// A cluster of three groups, all of whose nodes found it.
-fn founded(copies: u8, sites: Sites, way: u64, preset: Preset, seed: u64) -> Setup {
+pub(super) fn founded(copies: u8, sites: Sites, way: u64, preset: Preset, seed: u64) -> Setup {
     let nodes = 3 * usize::from(copies);
     Setup {
         nodes,
@@ -128,8 +139,7 @@ fn operations(seed: u64, told: &mut dyn Audience) -> Result<(), Failure> {
         for copies in SIZES {
             all.extend(reshape(&founded(copies, sites, way, preset, seed), 12)?);
         }
-        for kind in [Kind::Failure, Kind::Join, Kind::Split, Kind::Merge] {
-            let of_kind: Vec<Sample> = all.iter().filter(|sample| sample.kind == kind).copied().collect();
+        for (kind, of_kind) in by_kind(&all) {
             let row = Row::new("operations")
                 .text("sites", sites.name())
                 .number("way_ms", way as f64 / 1e3)
@@ -156,7 +166,7 @@ fn latencies(seed: u64, told: &mut dyn Audience) -> Result<(), Failure> {
                         .text("sites", sites.name())
                         .count("members", u64::from(copies))
                         .text("kind", if leases { kind.name() } else { "read without lease" });
-                    told.row(quantiles(row, took));
+                    told.row(quantiles(row, &took));
                 }
             }
         }
@@ -180,9 +190,33 @@ fn joins(seed: u64, told: &mut dyn Audience) -> Result<(), Failure> {
             .text("sites", setup.sites.name())
             .count("nodes", setup.nodes as u64)
             .text("policies", format!("{preset:?}").to_lowercase());
-        told.row(quantiles(row, took));
+        told.row(twentieths(quantiles(row, &took), &millis(took.iter().copied())));
     }
     Ok(())
+}
+
+/// Figure 12: what operations of groups take where nodes stand all over the world, by the same policies.
+fn reconfigurations(seed: u64, told: &mut dyn Audience) -> Result<(), Failure> {
+    for preset in [Preset::Steady, Preset::Wide] {
+        let setup = world_wide(64, 8, preset, seed);
+        let all = reshape(&setup, 40)?;
+        for (kind, of_kind) in by_kind(&all) {
+            let row = Row::new("reconfigurations")
+                .text("sites", setup.sites.name())
+                .count("nodes", setup.nodes as u64)
+                .text("policies", format!("{preset:?}").to_lowercase())
+                .text("kind", kind.name());
+            let done = millis(of_kind.iter().map(|sample| sample.done));
+            told.row(twentieths(describe(row, &of_kind), &done));
+        }
+    }
+    Ok(())
+}
+
+/// The operations of each kind.
+fn by_kind(all: &[Sample]) -> impl Iterator<Item = (Kind, Vec<Sample>)> {
+    let of_kind = |kind| all.iter().filter(|sample| sample.kind == kind).copied().collect();
+    [Kind::Failure, Kind::Join, Kind::Split, Kind::Merge].into_iter().map(move |kind| (kind, of_kind(kind)))
 }
 
 /// A cluster that has come to rest.
@@ -260,8 +294,14 @@ fn quantile(all: &[f64], percent: usize) -> f64 {
     all.get(all.len().saturating_sub(1) * percent / 100).copied().unwrap_or_default()
 }
 
-fn quantiles(row: Row, took: Vec<Duration>) -> Row {
-    let all = millis(took.into_iter());
+/// A curve: within how many microseconds how many twentieths were done.
+fn twentieths(row: Row, all: &[f64]) -> Row {
+    let micros = |part: usize| (quantile(all, part * 5) * 1e3) as u64;
+    row.counts("twentieths_us", (0..=20).map(micros).collect())
+}
+
+fn quantiles(row: Row, took: &[Duration]) -> Row {
+    let all = millis(took.iter().copied());
     row.count("samples", all.len() as u64)
         .number("mean_ms", mean(&all))
         .number("p10_ms", quantile(&all, 10))

@@ -45,6 +45,8 @@ pub(super) struct Town {
     pub(super) streets: Streets,
     trend: Trend,
     clients: Vec<Chirper>,
+    /// When each client's request leaves it.
+    asked: Vec<Duration>,
     told: BTreeSet<(NodeId, NodeId)>,
     pub(super) tally: Tally,
 }
@@ -55,10 +57,11 @@ impl Town {
         let users = Users::draw(&setup, &mut rng);
         let history: Vec<Trend> = (0..HISTORY).map(|_| Trend::draw(&setup, &users, &mut rng)).collect();
         let streets = Streets::new(&setup, &users, &history, &mut rng);
-        let clients = (0..setup.clients()).map(|_| Chirper::new(rng.fork())).collect();
+        let clients: Vec<Chirper> = (0..setup.clients()).map(|_| Chirper::new(rng.fork())).collect();
+        let asked = vec![Duration::MAX; clients.len()];
         let trend = Trend::draw(&setup, &users, &mut rng);
         let tally = Tally::new(setup.nodes);
-        Town { setup, rng, users, streets, trend, clients, told: BTreeSet::new(), tally }
+        Town { setup, rng, users, streets, trend, clients, asked, told: BTreeSet::new(), tally }
     }
 
     /// Whether all nodes are in groups of which all know, and all buckets are led.
@@ -103,7 +106,10 @@ impl Town {
     fn go_on(&mut self, client: usize, agenda: &mut Agenda<Input>) {
         let pause = self.clients[client].pause(&self.setup);
         match self.ask(client, CLIENT + pause) {
-            Some((after, node, input)) => agenda.input(after, node, input),
+            Some((after, node, input)) => {
+                self.asked[client] = agenda.now() + after - CLIENT;
+                agenda.input(after, node, input);
+            }
             None => agenda.wake(AGAIN, BEGIN + client as u64),
         }
     }
@@ -181,7 +187,10 @@ impl Harness for Town {
         for (_, ticket, outcome) in replies {
             match outcome {
                 Outcome::Done(Reply::Error(error)) => return Err(format!("answered with {error:?}")),
-                Outcome::Done(_) => self.tally.done(seen.node),
+                Outcome::Done(_) => {
+                    let took = (seen.now + CLIENT).checked_sub(self.asked[ticket.0 as usize]);
+                    self.tally.done(seen.node, took);
+                }
                 Outcome::Refused(_) | Outcome::Unknown => self.tally.failed(),
             }
             self.go_on(ticket.0 as usize, agenda);

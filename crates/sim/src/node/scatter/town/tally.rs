@@ -31,16 +31,27 @@ const MARKS: [(&str, &str); 4] = [
 #[derive(Debug)]
 pub(super) struct Tally {
     done: Vec<u64>,
+    /// What clients waited for their answers, in microseconds.
+    took: Vec<u32>,
     failed: u64,
 }
 
 impl Tally {
     pub(super) fn new(nodes: usize) -> Tally {
-        Tally { done: vec![0; nodes], failed: 0 }
+        Tally { done: vec![0; nodes], took: Vec::new(), failed: 0 }
     }
 
-    pub(super) fn done(&mut self, node: NodeId) {
+    /// `took` is not known of a client's first.
+    pub(super) fn done(&mut self, node: NodeId, took: Option<Duration>) {
         self.done[node.0 as usize - 1] += 1;
+        self.took.extend(took.map(|took| u32::try_from(took.as_micros()).unwrap_or(u32::MAX)));
+    }
+
+    /// What clients waited since so many answers, from the least to the most.
+    fn took_since(&self, answers: usize) -> Vec<u32> {
+        let mut took = self.took[answers..].to_vec();
+        took.sort_unstable();
+        took
     }
 
     pub(super) fn failed(&mut self) {
@@ -53,6 +64,8 @@ impl Tally {
 struct Reading {
     at: Duration,
     done: Vec<u64>,
+    /// How many answers were timed.
+    timed: usize,
     busy: Vec<Duration>,
     counts: Counts,
     failed: u64,
@@ -62,9 +75,9 @@ struct Reading {
 fn read(world: &World<Town>, setup: &Setup) -> Reading {
     let tally = &world.harness().tally;
     let busy = (1..=setup.nodes as u64).map(|id| world.nodes().busy(NodeId(id))).collect();
-    let (done, failed) = (tally.done.clone(), tally.failed);
+    let (done, timed, failed) = (tally.done.clone(), tally.took.len(), tally.failed);
     let marks = MARKS.map(|(_, mark)| world.marks().count(mark));
-    Reading { at: world.now(), done, busy, counts: world.counts(), failed, marks }
+    Reading { at: world.now(), done, timed, busy, counts: world.counts(), failed, marks }
 }
 
 /// What happened between two readings.
@@ -153,6 +166,7 @@ pub fn measure(experiment: &'static str, setup: &Setup, told: &mut dyn Audience)
     if setup.system == System::Groups && setup.moves_every.is_none() {
         row = row.number("hottest_bucket_over_mean", world.harness().hottest_over_mean());
     }
+    let row = waited(row, &world.harness().tally.took_since(readings[0].timed));
     told.row(absorbed(totals(row, &readings), &readings, &moves));
     Ok(())
 }
@@ -175,6 +189,16 @@ fn describe(experiment: &'static str, setup: &Setup, world: &World<Town>) -> Row
         .count("buckets_per_node", setup.buckets_per_node.into())
         .count("clients", setup.clients() as u64)
         .number("seconds", setup.span.as_secs_f64())
+}
+
+/// What clients waited.
+fn waited(row: Row, took: &[u32]) -> Row {
+    let sum: u64 = took.iter().map(|micros| u64::from(*micros)).sum();
+    let at =
+        |percent: usize| took.get(took.len().saturating_sub(1) * percent / 100).copied().unwrap_or_default();
+    row.number("waited_ms_mean", sum as f64 / 1e3 / took.len().max(1) as f64)
+        .number("waited_ms_p50", f64::from(at(50)) / 1e3)
+        .number("waited_ms_p99", f64::from(at(99)) / 1e3)
 }
 
 fn totals(row: Row, readings: &[Reading]) -> Row {
