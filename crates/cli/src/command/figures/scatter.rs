@@ -69,7 +69,8 @@ pub(super) fn draw(rows: &[Found], out: &Path) -> Result<String> {
     sizes(&of(rows, "sizes"), out, &mut tables)?;
     operations(&of(rows, "operations"), &mut tables)?;
     latencies(&of(rows, "latencies"), out, &mut tables)?;
-    joins(&of(rows, "joins"), &mut tables)?;
+    joins(&of(rows, "joins"), out, &mut tables)?;
+    reconfigurations(&of(rows, "reconfigurations"), out, &mut tables)?;
     town::load(&of(rows, "load"), &mut tables)?;
     town::scale(&of(rows, "scale"), out, &mut tables)?;
     town::hot_spots(&of(rows, "hot-spots"), &mut tables)?;
@@ -176,7 +177,7 @@ fn latencies(rows: &[&Found], out: &Path, tables: &mut String) -> Result<()> {
     Ok(())
 }
 
-fn joins(rows: &[&Found], tables: &mut String) -> Result<()> {
+fn joins(rows: &[&Found], out: &Path, tables: &mut String) -> Result<()> {
     if rows.is_empty() {
         return Ok(());
     }
@@ -202,5 +203,64 @@ fn joins(rows: &[&Found], tables: &mut String) -> Result<()> {
             printed.map_or_else(String::new, |(_, ms)| ms.to_string()),
         )?;
     }
+    let title = "What writes take around the world, by policies";
+    within(rows, &out.join("scatter-joins.svg"), title, |row| Some(text(row, "policies").to_owned()))
+}
+
+fn reconfigurations(rows: &[&Found], out: &Path, tables: &mut String) -> Result<()> {
+    if rows.is_empty() {
+        return Ok(());
+    }
+    tables.push_str(
+        "\n## What operations of groups take, on nodes all over the world (figure 12)\n\n\
+         Milliseconds from the decision to when the logs of all buckets have followed; policies as above. The paper shows curves alone.\n\n\
+         | operation | policies | nodes | samples | members | p10 | median | p90 | most | mean |\n|---|---|---|---|---|---|---|---|---|---|\n",
+    );
+    for row in rows {
+        let at = |percent: f64| reached(row).into_iter().find(|(_, share)| *share >= percent);
+        let ms = |percent| at(percent).map(|(ms, _)| ms).unwrap_or_default();
+        writeln!(
+            tables,
+            "| {} | {} | {} | {} | {} to {} | {:.0} | {:.0} | {:.0} | {:.0} | {:.0} |",
+            text(row, "kind"),
+            text(row, "policies"),
+            number(row, "nodes"),
+            number(row, "samples"),
+            number(row, "members_least"),
+            number(row, "members_most"),
+            ms(10.0),
+            ms(50.0),
+            ms(90.0),
+            ms(100.0),
+            number(row, "mean_ms"),
+        )?;
+    }
+    // Both pictures have the same axis.
+    for policies in ["steady", "wide"] {
+        let title = format!("What operations of groups take around the world (policies: {policies})");
+        let path = out.join(format!("scatter-reconfigurations-{policies}.svg"));
+        let name = |row: &Found| (text(row, "policies") == policies).then(|| text(row, "kind").to_owned());
+        within(rows, &path, &title, name)?;
+    }
     Ok(())
+}
+
+/// Draws how much was done within which time, for the rows that get a name. Curves begin and end where those of all rows do.
+fn within(rows: &[&Found], path: &Path, title: &str, name: impl Fn(&Found) -> Option<String>) -> Result<()> {
+    let all = || rows.iter().flat_map(|row| reached(row)).map(|(ms, _)| ms);
+    let (least, most) = (all().fold(f64::INFINITY, f64::min), all().fold(0.0, f64::max));
+    let curve = |row: &&Found| [vec![(least, 0.0)], reached(row), vec![(most, 100.0)]].concat();
+    let named = rows.iter().filter(|row| !reached(row).is_empty());
+    let series: Series = named.filter_map(|row| Some((name(row)?, curve(row)))).collect();
+    if series.is_empty() {
+        return Ok(());
+    }
+    charts::lines(path, title, "milliseconds", "% done within", &series)
+}
+
+/// Milliseconds within which each twentieth of the operations of a row was done, and how many percent those are.
+fn reached(row: &Found) -> Vec<(f64, f64)> {
+    let twentieths = row.get("twentieths_us").and_then(Value::as_array).into_iter().flatten();
+    let ms = twentieths.filter_map(Value::as_f64).map(|micros| micros / 1e3);
+    ms.enumerate().map(|(part, ms)| (ms, part as f64 * 5.0)).collect()
 }
