@@ -53,7 +53,10 @@ pub enum Durability {
     /// Written to the operating system at once and to disk every so often. Survives the death of any process, and
     /// the loss of power of a minority of the machines; after the loss of all of them the last interval may be gone.
     Interval,
-    /// Nothing is written to disk. A node that restarts comes back as a new, empty one.
+    /// Nothing is written to disk. A node that restarts comes back as a new, empty one, under an id that nobody had: it joins the cluster as
+    /// any new node does, and what it held is copied to it. So a cluster begins once all of its first members are there at the same time; one
+    /// that comes later, or again, is told by the others that the cluster has begun, and waits if it reaches none of them.
+    /// Groups and placed copies let go of who it was; where all nodes hold everything, `quorate node remove` does.
     Memory,
 }
 
@@ -151,11 +154,18 @@ section! {
         /// refused.
         data: String = "quorate-data".into(),
         /// First members of a new cluster, the same list on each of them: "ID@PEER" or "ID@PEER/CLIENT/ADMIN/CLUSTER",
-        /// with addresses as host:port. Matters only to a node that has never run. Empty: this node founds alone, or joins.
+        /// with addresses as host:port. Matters only to a node that has never run. Empty: this node founds alone, or joins. With durable.mode =
+        /// "memory" each start is a first one: name nodes in `join` instead once the cluster runs, or all of these that start again at the same
+        /// time begin another one.
         members: Vec<String> = Vec::new(),
-        /// Id of a node that has never run; 0: drawn at random. An id that another node has or had breaks the cluster.
+        /// Id of a node that has never run; 0: drawn at random. An id that another node has or had breaks the cluster; so with durable.mode =
+        /// "memory" only first members have the one that is set here, until they come back.
         node: u64 = 0,
-        /// Id of the new cluster, in hexadecimal. Empty: drawn at random, or taken from the list of first members.
+        /// With durable.mode = "memory": that no node with the id `node` has ever run, so that this one may join under it. A node that is started
+        /// again with this forgets what it acknowledged under its id, which breaks the cluster.
+        node_is_new: bool = false,
+        /// Id of the new cluster, in hexadecimal. Empty: drawn at random, or taken from the list of first members. With durable.mode = "memory" it
+        /// is drawn at each founding, and this tells lists of first members apart.
         id: String = String::new(),
         /// Into how many buckets a new cluster cuts its keys, each with a log and a leader of its own; the same on each of
         /// its first members, and for as long as it lives. Few: few nodes lead and share the load of writes; many (256 at
@@ -196,7 +206,7 @@ section! {
     /// What an acknowledgement is worth.
     pub struct Durable {
         /// "disk", "interval" or "memory". "disk" costs a sync of the disk per batch of writes. With "interval", losing
-        /// power everywhere loses up to interval_ms of acknowledged writes; with "memory", all of them.
+        /// power everywhere loses up to interval_ms of acknowledged writes; with "memory", all of them, and a node that restarts is a new one.
         mode: Durability = Durability::Disk,
         /// Milliseconds between syncs in mode "interval". Small: as slow as "disk"; large: more to lose.
         interval_ms: u64 = 100,

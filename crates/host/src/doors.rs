@@ -10,6 +10,7 @@ use quorate_resp::View;
 use crate::config::Config;
 use crate::control::Addresses;
 use crate::error::StartError;
+use crate::founding::Founding;
 
 /// Connections that may wait to be accepted; the system may allow fewer.
 const BACKLOG: i32 = 4_096;
@@ -21,6 +22,8 @@ pub(crate) struct Doors {
     pub(crate) peer: TcpListener,
     pub(crate) admin: Option<std::net::TcpListener>,
     pub(crate) addresses: Addresses,
+    /// What is said at the door for peers of how the cluster was founded.
+    pub(crate) founding: Founding,
 }
 
 /// Whose a listening socket is.
@@ -102,7 +105,7 @@ pub(crate) fn open_doors(config: &Config) -> Result<Doors, StartError> {
     };
     let client = client.map(|listener| (View::Standalone, listener));
     let clients = client.into_iter().chain(cluster.map(|listener| (View::Cluster, listener))).collect();
-    Ok(Doors { clients, peer, admin, addresses })
+    Ok(Doors { clients, peer, admin, addresses, founding: Founding::default() })
 }
 
 impl Doors {

@@ -21,6 +21,7 @@ mod doors;
 mod driver;
 mod error;
 mod founders;
+mod founding;
 mod hosted;
 mod map;
 mod metrics;

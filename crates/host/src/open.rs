@@ -19,6 +19,7 @@ use crate::config::{Config, ConfigError, Durability, Policies};
 use crate::doors::open_doors;
 use crate::error::StartError;
 use crate::founders;
+use crate::founding;
 use crate::hosted::Hosted;
 use crate::peers::hello::Shape;
 use crate::start::{Host, Options, Parts, Running, launch, system};
@@ -47,17 +48,18 @@ impl Hosted for Node {
 
 impl Host {
     /// Starts a node as its configuration says. A node that has never run founds a cluster of its own, or joins one
-    /// if it is told where.
+    /// if it is told where. One of the first members of a cluster that keeps nothing on disk waits until the others are there.
     ///
     /// # Errors
     /// [`StartError`]; nothing runs then, and nothing was changed but that a new data directory may have been made.
-    pub fn start(config: Config, options: Options) -> Result<Running<Node>, StartError> {
+    pub fn start(mut config: Config, options: Options) -> Result<Running<Node>, StartError> {
         config.validate()?;
         let dir = match config.durable.mode {
             Durability::Memory => None,
             Durability::Disk | Durability::Interval => Some(DataDir::open(Path::new(&config.cluster.data))?),
         };
-        let doors = open_doors(&config)?;
+        let mut doors = open_doors(&config)?;
+        founding::settle(&mut config, &mut doors)?;
         let endpoints = doors.endpoints(&config);
         let (parts, bootstrap) = match dir {
             Some(dir) => on_disk(&config, dir, endpoints)?,
@@ -81,7 +83,7 @@ impl Host {
 }
 
 /// A number nobody else has drawn. 53 bits, so that it survives tools that read JSON numbers as floating point.
-fn draw() -> Result<u64, StartError> {
+pub(crate) fn draw() -> Result<u64, StartError> {
     let mut bytes = [0; 8];
     let refused = |error: rustix::io::Errno| system("random numbers")(error.into());
     rustix::rand::getrandom(&mut bytes, rustix::rand::GetRandomFlags::empty()).map_err(refused)?;

@@ -167,7 +167,7 @@ pub(crate) fn launch<M: Hosted>(
     let mut clients = Clients::new(doors.clients, config.limits.clone(), about);
     let mut peers = Peers::new(
         doors.peer,
-        Myself::new(&identity, config.asked_shape()),
+        Myself::new(&identity, config.asked_shape()).of(doors.founding),
         config.peers.clone(),
         Resolver::new(Arc::new(waking(&waker))),
         revived.rng.fork(),

@@ -236,10 +236,11 @@ fn welcome(dir: &Path, manifest: &Manifest, took: Duration, detached: bool) -> S
     };
     let end = if detached { format!("  quorate down{at}") } else { "  Ctrl-C stops the cluster".to_owned() };
     let victim = manifest.nodes.get(1).or(manifest.nodes.first()).map_or(1, |node| node.id.0);
+    // Nodes that keep nothing draw another id for their cluster.
+    let name = if manifest.volatile { String::new() } else { format!(" {}", manifest.cluster) };
     format!(
-        "cluster {} serves after {:.1} s; data in {}\n\n{}\ntry:\n  redis-cli -p {} set greeting hello\n  redis-cli -p \
+        "cluster{name} serves after {:.1} s; data in {}\n\n{}\ntry:\n  redis-cli -p {} set greeting hello\n  redis-cli -p \
          {} get greeting\n  quorate kill {victim}{at}\n  quorate status{at}\n  http://{admin}\n{end}\n",
-        manifest.cluster,
         took.as_secs_f64(),
         dir.display(),
         table.render(),

@@ -168,7 +168,7 @@ pub(crate) fn topology_name(topology: Topology) -> &'static str {
 /// # Errors
 /// If the process cannot be started.
 pub(crate) fn spawn(dir: &Path, manifest: &mut Manifest, id: NodeId) -> Result<Child> {
-    let Manifest { cluster, buckets, copies, topology, .. } = *manifest;
+    let Manifest { cluster, buckets, copies, topology, volatile, .. } = *manifest;
     let arguments = manifest.arguments.clone();
     let founders = bootstrap_list(&manifest.founders);
     let peers: Vec<String> =
@@ -195,6 +195,10 @@ pub(crate) fn spawn(dir: &Path, manifest: &mut Manifest, id: NodeId) -> Result<C
         peers.iter().for_each(|peer| {
             command.args(["--join", peer]);
         });
+        if volatile {
+            // Ids are never used again, and who keeps nothing is not started again.
+            command.args(["--set", "cluster.node_is_new=true"]);
+        }
     } else {
         command.args(["--bootstrap", &founders]);
     }

@@ -9,6 +9,7 @@ use quorate_kernel::{ClusterId, NodeId, frame, wire};
 use quorate_node::{BUCKETS_MAX, Endpoints, Topology};
 use serde::{Deserialize, Serialize, de::DeserializeOwned};
 
+use crate::founding::{Founding, Question, Said};
 use crate::start::Identity;
 
 /// Version of the frames' payloads.
@@ -36,7 +37,7 @@ pub(crate) const KIND_HELLO: u16 = 1;
 pub(crate) const KIND_WELCOME: u16 = 2;
 /// Kind of a frame that holds a [`Refused`].
 pub(crate) const KIND_REFUSED: u16 = 3;
-/// Kind of a frame that holds a message of the node.
+/// Kind of a frame that holds a message of the node. 4 and 5 are those of [`crate::founding`], on connections of their own.
 pub(crate) const KIND_MESSAGE: u16 = 16;
 
 /// Longest frame before both have introduced themselves.
@@ -77,7 +78,8 @@ impl fmt::Display for Shape {
     }
 }
 
-const MAGIC: [u8; 8] = *b"QUORATE\x01";
+/// Begins what nodes say to each other before anything else.
+pub(crate) const MAGIC: [u8; 8] = *b"QUORATE\x01";
 
 /// First frame of a connection.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
@@ -130,6 +132,8 @@ pub(crate) struct Myself {
     pub(crate) shape: Shape,
     /// What it should be made of, says the configuration; where it says 0: whatever it has.
     asked: Shape,
+    /// What others are told who ask whether the cluster has begun.
+    founding: Founding,
 }
 
 /// What answered a [`Hello`].
@@ -143,7 +147,12 @@ impl Myself {
     /// A node, and what its configuration asks for (0: whatever there is).
     pub(crate) fn new(identity: &Identity, asked: Shape) -> Myself {
         let Identity { id, cluster, endpoints, shape } = identity.clone();
-        Myself { cluster, id, endpoints, shape, asked }
+        Myself { cluster, id, endpoints, shape, asked, founding: Founding::default() }
+    }
+
+    /// The same, which knows this of how the cluster was founded.
+    pub(crate) fn of(self, founding: Founding) -> Myself {
+        Myself { founding, ..self }
     }
 
     pub(crate) fn hello(&self) -> Hello {
@@ -155,6 +164,11 @@ impl Myself {
             versions: VERSIONS,
             shape: self.shape,
         }
+    }
+
+    /// Answers whether the cluster has begun.
+    pub(crate) fn answer(&self, question: &Question) -> Said {
+        self.founding.answer(self.cluster, question)
     }
 
     /// Judges a dialing node.

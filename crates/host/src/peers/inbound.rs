@@ -11,6 +11,7 @@ use quorate_kernel::{NodeId, Time, frame};
 
 use super::hello::{self, Answer, FRAME_VERSION, KIND_MESSAGE, Myself, Refused};
 use crate::config::Peers as Config;
+use crate::founding;
 use crate::token;
 
 /// Bytes read from one connection before the others get their turn.
@@ -240,6 +241,13 @@ impl Inbound {
         let from = match connection.from {
             Some(from) => from,
             None => {
+                if let Some(question) = founding::read_question(&connection.input) {
+                    let mut answer = Vec::new();
+                    founding::put_said(&mut answer, &me.answer(&question));
+                    // It fits the system's buffer; and the connection was for nothing else.
+                    let _ = io::Write::write(&mut connection.stream, &answer);
+                    return Err(None);
+                }
                 let read = hello::read_hello(&connection.input);
                 let read = read.inspect_err(|_| self.counts.garbage += 1).map_err(Some)?;
                 let Some((greeting, bytes)) = read else { return Ok(0) };
