@@ -113,16 +113,26 @@ impl ClusterView {
         groups
     }
 
-    /// The halted buckets, with the admin address of a node that says so.
-    pub(crate) fn halted(&self) -> BTreeMap<u16, (&BucketStatus, &str)> {
-        let mut halted = BTreeMap::new();
+    /// The halted buckets, with the admin address of a node that says so, and all transactions that wait for them anywhere.
+    pub(crate) fn halted(&self) -> BTreeMap<u16, (BucketStatus, &str)> {
+        let mut halted: BTreeMap<u16, (BucketStatus, &str)> = BTreeMap::new();
         for node in &self.nodes {
-            let buckets = node.report.iter().flat_map(|report| &report.node.buckets);
-            for bucket in buckets.filter(|bucket| bucket.halt.is_some()) {
-                halted.entry(bucket.bucket.0).or_insert((bucket, node.endpoints.admin.as_str()));
+            for bucket in node.report.iter().flat_map(|report| &report.node.buckets) {
+                let Some(halt) = &bucket.halt else { continue };
+                match halted.get_mut(&bucket.bucket.0).and_then(|(known, _)| known.halt.as_mut()) {
+                    Some(known) => known.blocked += halt.blocked,
+                    None => {
+                        halted.insert(bucket.bucket.0, (bucket.clone(), node.endpoints.admin.as_str()));
+                    }
+                }
             }
         }
         halted
+    }
+
+    /// Whether a node answers.
+    pub(crate) fn answers(&self, id: NodeId) -> bool {
+        self.nodes.iter().any(|node| node.id == Some(id) && node.report.is_some())
     }
 
     /// Admin addresses of nodes that answer, the leader's first.

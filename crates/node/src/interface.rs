@@ -217,15 +217,21 @@ pub struct BucketStatus {
 impl BucketStatus {
     /// What an operator has to know of a bucket that lost its majority.
     pub fn alarm(&self) -> Option<String> {
-        let Halt { survivors, gone } = self.halt.as_ref()?;
+        let Halt { survivors, gone, blocked } = self.halt.as_ref()?;
         let list = |ids: &[NodeId]| match ids {
             [] => "nobody".into(),
             ids => ids.iter().map(ToString::to_string).collect::<Vec<String>>().join(", "),
         };
         let number = self.bucket.0;
+        let waits = match blocked {
+            0 => String::new(),
+            count => format!(
+                ". Transactions that other buckets agreed to and whose outcome it has to say: {count}; the keys of these are locked until then"
+            ),
+        };
         Some(format!(
             "bucket {number} (slots {} to {}) is halted, most of its copies are lost: on nodes {}; left: on nodes {}. It answers \
-             nothing until those nodes come back, or until an operator gives them up: quorate recover {number}",
+             nothing until those nodes come back, or until an operator gives them up: quorate recover {number}{waits}",
             self.slot_first,
             self.slot_last,
             list(gone),
@@ -241,6 +247,10 @@ pub struct Halt {
     pub survivors: Vec<NodeId>,
     /// Those who may hold what no survivor has.
     pub gone: Vec<NodeId>,
+    /// Transactions that buckets led by the node that says so have agreed to, and whose outcome is this bucket's to say: their
+    /// keys are locked there until it does.
+    #[serde(default)]
+    pub blocked: u64,
 }
 
 /// Which nodes there are, and which of them lead and hold which slots, as a node believes.

@@ -130,7 +130,8 @@ impl Node {
     /// The same, for operators.
     pub(crate) fn halt_status(&self, bucket: Bucket) -> Option<Halt> {
         let lost = self.halt(bucket)?;
-        Some(Halt { survivors: lost.survivors.clone(), gone: lost.gone.clone() })
+        let (survivors, gone) = (lost.survivors.clone(), lost.gone.clone());
+        Some(Halt { survivors, gone, blocked: self.blocked_by(bucket) })
     }
 
     /// Looks which buckets are halted: charter and view may not know that a log went on with other members.
@@ -296,6 +297,10 @@ impl Node {
             let silent: Vec<NodeId> = silent.filter(|id| !effort.standings.contains_key(id)).collect();
             let why = match effort.goes_on {
                 Some(node) => format!("node {node} was told to go on and does not yet: ask again"),
+                None if is_ring => format!(
+                    "{silent:?} are there, as this node sees it, and do not answer: all such nodes are asked. Ask again when they \
+                     answer, or are gone"
+                ),
                 None => format!(
                     "{silent:?} do not answer. They are members of the newest view: it can do without them only when a majority \
                      of the cluster's nodes is there. Ask again when they answer, or are out of it"

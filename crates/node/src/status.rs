@@ -3,6 +3,7 @@
 use alloc::vec::Vec;
 use quorate_api::Bucket;
 use quorate_buckets::Placement;
+use quorate_commit::{Ledger, LogId, Record, State};
 use quorate_kernel::NodeId;
 use quorate_membership::Agreement;
 
@@ -131,6 +132,18 @@ impl Node {
         (status.log_last, status.log_chosen, status.log_applied) = (log.last(), log.chosen(), log.applied());
         status.keys = replica.shard.state().keys;
         status
+    }
+
+    /// How many transactions buckets that this node leads have agreed to and wait with for the outcome that this bucket has.
+    pub(crate) fn blocked_by(&self, bucket: Bucket) -> u64 {
+        let coordinator = LogId(bucket.0.into());
+        let led = self.replicas.values().filter(|replica| replica.leads);
+        let ledgers = led.map(|replica| replica.shard.commitment().ledger());
+        let unfinished = ledgers.filter(|ledger| ledger.unfinished() > 0).flat_map(Ledger::records);
+        let waits = |record: &Record| {
+            record.transaction.coordinator == coordinator && matches!(record.state, State::Prepared(_))
+        };
+        unfinished.filter(|(_, record)| waits(record)).count() as u64
     }
 
     /// Whether this node would serve a strict request now.

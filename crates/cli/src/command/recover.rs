@@ -79,7 +79,7 @@ pub(crate) fn run(recover: &Recover) -> Result<()> {
 
 /// What may be missing once a bucket is recovered.
 fn losses(bucket: &BucketStatus) -> String {
-    let Some(Halt { survivors, gone }) = &bucket.halt else { return String::new() };
+    let Some(Halt { survivors, gone, .. }) = &bucket.halt else { return String::new() };
     let list = |ids: &[quorate_kernel::NodeId]| {
         ids.iter().map(ToString::to_string).collect::<Vec<String>>().join(", ")
     };

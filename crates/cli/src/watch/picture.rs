@@ -1,7 +1,9 @@
 //! What the live view shows: a function of what the nodes said.
 
+use std::collections::BTreeMap;
+
 use quorate_kernel::NodeId;
-use quorate_node::{BucketStatus, GroupStatus};
+use quorate_node::{BucketStatus, GroupStatus, Halt};
 use ratatui::Frame;
 use ratatui::layout::{Constraint, Layout, Rect};
 use ratatui::style::{Color, Style, Stylize as _};
@@ -15,6 +17,8 @@ use crate::view::ClusterView;
 
 /// Lines of what is under way and what happened last.
 const EVENTS: u16 = 8;
+/// Lines of what is halted.
+const ALARMS: usize = 3;
 
 /// What the nodes said.
 #[derive(Debug)]
@@ -29,10 +33,17 @@ pub(crate) struct Picture {
 
 /// Draws it.
 pub(super) fn draw(frame: &mut Frame<'_>, picture: &Picture) {
-    let parts =
-        [Constraint::Length(1), Constraint::Min(8), Constraint::Length(EVENTS), Constraint::Length(1)];
-    let [top, middle, events, bottom] = Layout::vertical(parts).areas(frame.area());
+    let alarms = alarms(&picture.view);
+    let parts = [
+        Constraint::Length(1),
+        Constraint::Length(alarms.len() as u16),
+        Constraint::Min(8),
+        Constraint::Length(EVENTS),
+        Constraint::Length(1),
+    ];
+    let [top, halted, middle, events, bottom] = Layout::vertical(parts).areas(frame.area());
     frame.render_widget(nodes(picture), top);
+    frame.render_widget(Paragraph::new(Text::from(alarms)), halted);
     let (groups, buckets) = (picture.view.groups(), picture.view.buckets());
     if groups.is_empty() {
         // No ring to draw: the nodes form no groups, or none answers.
@@ -66,6 +77,37 @@ fn nodes(picture: &Picture) -> Line<'static> {
         });
     }
     Line::from(line)
+}
+
+/// What is halted, a line for all buckets that lost the same nodes: of a group that is mostly lost these are many.
+fn alarms(view: &ClusterView) -> Vec<Line<'static>> {
+    /// Who is gone, and who is left.
+    type Lost = (Vec<NodeId>, Vec<NodeId>);
+    let mut lost: BTreeMap<Lost, (Vec<String>, u64)> = BTreeMap::new();
+    for (number, (bucket, _)) in view.halted() {
+        let Some(Halt { gone, survivors, blocked }) = bucket.halt else { continue };
+        let (numbers, waiting) = lost.entry((gone, survivors)).or_default();
+        numbers.push(number.to_string());
+        *waiting += blocked;
+    }
+    let list = |ids: &[NodeId]| ids.iter().map(ToString::to_string).collect::<Vec<String>>().join(", ");
+    let more = lost.len().saturating_sub(ALARMS);
+    let mut lines: Vec<Line<'static>> = (lost.iter().take(ALARMS))
+        .map(|((gone, left), (numbers, waiting))| {
+            let waiting = if *waiting > 0 { format!("; {waiting} transactions wait") } else { String::new() };
+            let left = if left.is_empty() { "nobody".into() } else { list(left) };
+            let text = format!(
+                "HALTED: bucket {}: lost with nodes {}, left on {left}{waiting}; `quorate recover`",
+                numbers.join(", "),
+                list(gone)
+            );
+            Line::from(text).fg(Color::Red).bold()
+        })
+        .collect();
+    if let Some(last) = lines.last_mut().filter(|_| more > 0) {
+        last.push_span(format!(" (and {more} more such: `quorate status`)"));
+    }
+    lines
 }
 
 /// The groups: who is in them, who leads what.
@@ -162,12 +204,17 @@ mod tests {
                 "epoch": 3, "log_last": 1, "log_chosen": 1, "log_applied": 1, "keys": 0,
             })
         };
+        let halted = |bucket: &mut serde_json::Value| {
+            bucket["halt"] = serde_json::json!({ "survivors": [1], "gone": [2, 3], "blocked": 7 });
+        };
+        let mut buckets = (0..4).map(bucket).collect::<Vec<_>>();
+        buckets[2..].iter_mut().for_each(halted);
         let node = serde_json::json!({
             "id": 1, "role": "member", "ready": true, "believed_leader": 2, "epoch": 3, "members": [],
             "learners": [], "log_last": 1, "log_chosen": 1, "log_applied": 1, "log_first": 1, "keys": 0,
             "store_bytes": 0, "requests_pending": 0, "followers": [],
             "groups": groups.iter().map(group).collect::<Vec<_>>(),
-            "buckets": (0..4).map(bucket).collect::<Vec<_>>(),
+            "buckets": buckets,
         });
         let process = serde_json::json!({ "resident_bytes": 1, "peak_bytes": 1, "cpu_ms": 1 });
         let host = quorate_host::HostStats::default();
@@ -203,6 +250,7 @@ mod tests {
         let text = drawn(&picture(&[(0xa, &[1, 2]), (0xb, &[3, 0])]), 120, 36);
         for part in [
             "nodes 1 3 unreachable",
+            "HALTED: bucket 2, 3: lost with nodes 2, 3, left on 1; 14 transactions wait; `quorate recover`",
             "2 groups",
             "240/s",
             "4096-12287",
