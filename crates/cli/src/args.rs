@@ -47,6 +47,7 @@ pub(crate) enum Command {
     /// Add a node to the cluster, or remove one.
     #[command(subcommand)]
     Node(members::Node),
+    Drain(members::Drain),
     Copies(copies::Copies),
     Groups(groups::Groups),
     #[command(subcommand)]

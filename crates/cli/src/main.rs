@@ -46,6 +46,7 @@ fn run(cli: Cli) -> anyhow::Result<ExitCode> {
         Command::Status(status) => command::status::status(&status, format).map(done),
         Command::Nodes(target) => command::status::nodes(&target, format).map(done),
         Command::Node(node) => members::node(node).map(done),
+        Command::Drain(drain) => members::drain(&drain).map(done),
         Command::Copies(copies) => command::copies::run(&copies, format).map(done),
         Command::Groups(groups) => command::groups::list(&groups, format).map(done),
         Command::Why(why) => command::why::run(&why, format).map(done),

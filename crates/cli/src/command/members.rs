@@ -33,7 +33,8 @@ const ASK_AGAIN_EVERY: Duration = Duration::from_millis(250);
 pub(crate) enum Node {
     /// Add a node: without --admin a new process in the local cluster, otherwise one that was started with --join.
     Add(Add),
-    /// Remove a member; it may be dead. A process of the local cluster is stopped, its data stays.
+    /// Remove a member. It may be dead; but where nodes form groups, these let go of the dead by themselves, and only a node that can be
+    /// reached is removed by hand (`quorate drain`). A process of the local cluster is stopped, its data stays.
     Remove(Remove),
 }
 
@@ -60,6 +61,20 @@ pub(crate) struct Add {
 /// Remove a member.
 #[derive(Debug, Args)]
 pub(crate) struct Remove {
+    /// Its id.
+    pub(crate) node: u64,
+    /// Which cluster.
+    #[command(flatten)]
+    pub(crate) target: Target,
+}
+
+/// Have a node leave without a gap, before its machine is stopped.
+///
+/// The node hands over what it leads and goes on until others have what it holds; commands that other nodes are asked are carried out
+/// meanwhile. Then it is no member any more, a process of the local cluster is stopped, and its data stays. The node must run: one that is dead has
+/// nothing to hand over.
+#[derive(Debug, Args)]
+pub(crate) struct Drain {
     /// Its id.
     pub(crate) node: u64,
     /// Which cluster.
@@ -104,6 +119,8 @@ pub(crate) fn node(node: Node) -> Result<()> {
             let dir = std::path::absolute(&add.target.local.data)?;
             // The process outlives this program.
             let (member, _child) = add_local(&dir)?;
+            let body = MembersBody { add: vec![member.clone()], remove: Vec::new() };
+            wait_member(&add.target, &body)?;
             let ends = member.endpoints;
             print(&format!(
                 "node {} is a member; clients at {}, operators at http://{}\n",
@@ -112,13 +129,34 @@ pub(crate) fn node(node: Node) -> Result<()> {
         }
         Node::Remove(remove) => {
             let id = NodeId(remove.node);
-            change(&remove.target, &MembersBody { add: Vec::new(), remove: vec![id] })?;
-            if remove.target.at.is_empty() {
-                forget_local(&remove.target.local.data, id)?;
-            }
+            leave(&remove.target, id)?;
             print(&format!("node {id} is no member any more\n"))
         }
     }
+}
+
+/// Has a node that runs leave.
+pub(crate) fn drain(drain: &Drain) -> Result<()> {
+    let id = NodeId(drain.node);
+    if !view::gather_live(&drain.target)?.answers(id) {
+        let text = format!(
+            "node {id} does not answer, and only a node that runs hands over what it has; nothing was changed. If it is dead, `quorate node \
+             remove {id}` gives it up; where nodes form groups, these replace it by themselves"
+        );
+        return Err(failure(exit::UNAVAILABLE, text));
+    }
+    leave(&drain.target, id)?;
+    let then = if drain.target.at.is_empty() { "" } else { ", and can be stopped" };
+    print(&format!("node {id} is drained: it is no member any more, others have what it held{then}\n"))
+}
+
+/// Removes a member, then stops its process, if it is one of a local cluster.
+fn leave(target: &Target, id: NodeId) -> Result<()> {
+    change(target, &MembersBody { add: Vec::new(), remove: vec![id] })?;
+    if target.at.is_empty() {
+        forget_local(&target.local.data, id)?;
+    }
+    Ok(())
 }
 
 /// Starts a new process in a local cluster and makes it a member.
@@ -209,7 +247,9 @@ fn add_remote(add: &Add) -> Result<()> {
         return Err(failure(exit::USAGE, text));
     }
     let member = Member { id, endpoints: endpoints.into() };
-    change(&add.target, &MembersBody { add: vec![member], remove: Vec::new() })?;
+    let body = MembersBody { add: vec![member], remove: Vec::new() };
+    change(&add.target, &body)?;
+    wait_member(&add.target, &body)?;
     print(&format!("node {id} is a member\n"))
 }
 
@@ -255,10 +295,33 @@ fn wait_seen(target: &Target, body: &MembersBody) -> Result<()> {
     Ok(())
 }
 
-/// Whether the newest list is what is asked for already.
+/// Waits until nodes are members that were let in: in a ring a group has to take each.
+///
+/// # Errors
+/// If that takes long.
+fn wait_member(target: &Target, body: &MembersBody) -> Result<()> {
+    let deadline = Instant::now() + JOIN_WAIT;
+    while !is_done(&view::gather_live(target)?, body) {
+        if Instant::now() > deadline {
+            let text = format!(
+                "not yet a member after {} s: it runs and goes on asking; `quorate status` and `quorate groups` show when it is one",
+                JOIN_WAIT.as_secs()
+            );
+            return Err(failure(exit::TRY_AGAIN, text));
+        }
+        std::thread::sleep(ASK_AGAIN_EVERY);
+    }
+    Ok(())
+}
+
+/// Whether the newest lists are what is asked for already. In a ring, whoever is in no group is no member, however many know it.
 fn is_done(view: &ClusterView, body: &MembersBody) -> bool {
     let Some(newest) = view.newest() else { return false };
-    let is_member = |id: NodeId| newest.node.members.iter().any(|member| member.id == id);
+    let groups = view.groups();
+    let is_member = |id: NodeId| match groups.is_empty() {
+        true => newest.node.members.iter().any(|member| member.id == id),
+        false => groups.iter().any(|group| group.members.contains(&id)),
+    };
     body.add.iter().all(|member| is_member(member.id)) && !body.remove.iter().any(|id| is_member(*id))
 }
 
