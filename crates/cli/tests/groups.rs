@@ -100,6 +100,7 @@ fn groups_look_after_themselves_and_do_what_they_are_told() {
     look(&cluster, 1);
 
     cluster.run(&["group", "split", "gffff"]).fails(1, "there is no group gffff");
+    cluster.run(&["copies", "5"]).fails(1, "with: nodes that are started with cluster.nines");
     cluster.run(&["group", "split", "seven"]).fails(2, "a group is named by `g` and hexadecimal digits");
     let plain = Cluster::up(1, &["--durability", "interval"]);
     plain.run(&["groups"]).fails(1, "form no groups");

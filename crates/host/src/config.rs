@@ -168,11 +168,11 @@ section! {
         /// is drawn at each founding, and this tells lists of first members apart.
         id: String = String::new(),
         /// Into how many buckets a new cluster cuts its keys, each with a log and a leader of its own; the same on each of
-        /// its first members, and for as long as it lives. Few: few nodes lead and share the load of writes; many (256 at
-        /// most): heartbeats for each, and requests that touch several cost more. 0: as the cluster has it, a new one 1.
+        /// its first members, and for as long as it lives. Few: few nodes lead and share the load of writes; many (256 at most, or it does
+        /// not start): heartbeats for each, and requests that touch several cost more. 0: as the cluster has it, a new one 1.
         buckets: u16 = 0,
         /// How many nodes hold each bucket; the same on each of a new cluster's first members (`quorate copies` changes it
-        /// later). The nodes then agree by themselves who of them is there, and move copies when nodes come and go. 3
+        /// later, unless they form groups). The nodes then agree by themselves who of them is there, and move copies when nodes come and go. 3
         /// survive the loss of one node, 5 of two. 0: all members hold everything, and `quorate node` adds and removes them; as the cluster has it.
         copies: u8 = 0,
         /// Who decides which nodes hold which buckets; the same on each of a new cluster's first members, and for as long as it lives. "view":
@@ -186,7 +186,7 @@ section! {
         /// What groups of nodes do by themselves where nodes form groups: "auto", "steady", "wide" or "restless".
         policies: Policies = Policies::Auto,
         /// Where nodes form groups, these are as large as it takes to keep so many nines of availability, by how long nodes were seen to
-        /// live. 0: as large as `copies` says.
+        /// live. 0: as large as `copies` said when the cluster was founded. Can be another after a restart, and should be the same on all nodes.
         nines: u8 = 0,
         /// What this node shares large failures with: a site. Copies are spread over zones.
         zone: String = String::new(),
@@ -303,7 +303,8 @@ section! {
         handshake_ms: u64 = 5_000,
         /// Milliseconds without acknowledgement by the other machine after which a connection counts as broken.
         silent_ms: u64 = 2_000,
-        /// Inbound connections; beyond, new ones are closed.
+        /// Inbound connections; beyond, new ones are closed, the log says "too many peer connections", and they are counted as refused. Too
+        /// small: nodes do not reach each other (in a ring of 400 one had 285); large: descriptors.
         connections_max: usize = 1_000,
     }
 }

@@ -51,7 +51,7 @@ pub enum StartError {
     /// The cluster was founded with another number of copies than is asked for.
     #[error(
         "{}: this node's cluster was founded with {kept} copies of each bucket (0: all nodes hold everything), but cluster.copies \
-         asks for {asked}: take that setting (or --copies) away; `quorate copies` changes the number while the cluster runs", path.display()
+         asks for {asked}: take that setting (or --copies) away; `quorate copies` changes the number while the cluster runs, unless its nodes form groups", path.display()
     )]
     Copies {
         /// The directory.

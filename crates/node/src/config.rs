@@ -27,7 +27,7 @@ pub struct NodeConfig {
     pub bootstrap: Vec<Member>,
     /// Into how many buckets the slots are cut, each with a log of its own; the same on all nodes, for as long as the
     /// cluster lives. More buckets spread the load over more leaders; each costs heartbeats and smaller batches. A node
-    /// that joins and does not know yet says 1 and is told with [`crate::Input::Buckets`].
+    /// that joins and does not know yet says 1 and is told with [`crate::Input::Shape`].
     pub buckets: NonZeroU16,
     /// How many nodes hold each bucket, on nodes that come and go; 0: all members hold all buckets, and only an
     /// operator or a node that joins changes the members. At first the same on all nodes, and 0 or not for as long as the

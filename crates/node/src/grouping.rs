@@ -18,6 +18,10 @@ use crate::message::Message;
 use crate::motive::Motive;
 use crate::ring::Ring;
 
+/// Why nobody sets the number of copies, and what does.
+const SIZES: &str = "groups look after the number of their members by themselves, around the number of copies that the cluster was founded \
+                     with: nodes that are started with cluster.nines make theirs as large as so many nines of availability take";
+
 impl Ring {
     fn named(&self, id: GroupId) -> Result<&Group, String> {
         let found = self.groups().find(|group| group.name.id == id);
@@ -94,7 +98,7 @@ impl Node {
                 };
                 is_there.then_some(node).ok_or_else(none)
             }
-            _ => Err("groups look after the number of their members by themselves".into()),
+            _ => Err(SIZES.into()),
         }
     }
 
@@ -109,7 +113,7 @@ impl Node {
         let refusal = match request {
             AdminRequest::Group(request) => self.wish_of_group(cx, asker, &request).err(),
             AdminRequest::ChangeMembers { remove, .. } => self.drain(asker, !remove.is_empty(), out).err(),
-            _ => Some("groups look after the number of their members by themselves".into()),
+            _ => Some(SIZES.into()),
         };
         if let Some(why) = refusal {
             self.admin_ended(asker, AdminOutcome::Refused(why), out);

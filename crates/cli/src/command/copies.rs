@@ -20,7 +20,8 @@ const ASK_AGAIN_EVERY: Duration = Duration::from_millis(250);
 
 /// Change how many copies there are of each bucket, or show it.
 ///
-/// For a cluster that was founded with a number of copies (`--copies`, `cluster.copies`). New copies are made, or
+/// For a cluster that was founded with a number of copies (`--copies`, `cluster.copies`) and whose nodes form no groups: those of a ring (`--topology
+/// ring`) see to their sizes by themselves, around the number that was given then, or as large as `cluster.nines` takes. New copies are made, or
 /// spare ones given up, one step at a time while the cluster serves; this waits until all are there, for ten minutes at most. With fewer nodes than copies each node
 /// has one, and further copies are made when nodes join. A bucket goes on while more than half of its copies are there: three bear
 /// the loss of one, five of two.

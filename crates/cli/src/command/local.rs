@@ -126,7 +126,7 @@ fn refuse_shape(up: &Up, manifest: &Manifest) -> Result<()> {
     }
     let text = format!(
         "the cluster was founded with {}: leave --buckets, --copies and --topology (and their settings) away, or found another cluster in \
-         another --data directory. `quorate copies` changes the number of copies while it runs. Nothing was started",
+         another --data directory. `quorate copies` changes the number of copies while it runs, unless its nodes form groups. Nothing was started",
         Shape { buckets: manifest.buckets, copies: manifest.copies, topology: manifest.topology }
     );
     Err(failure(exit::USAGE, text))
