@@ -46,6 +46,28 @@ fn without_disks_a_dead_node_is_not_started_again_and_a_dead_cluster_begins_anew
 }
 
 #[test]
+fn who_lost_its_disk_comes_back_as_another() {
+    let cluster = Cluster::up(4, &["--topology", "ring", "--copies", "3", "--durability", "interval"]);
+    cluster.run(&["put", "a", "1"]).ok();
+    cluster.run(&["kill", "1"]).ok();
+    std::fs::remove_dir_all(cluster.data.join("node-1")).expect("its disk is lost");
+    cluster.run(&["revive", "1"]).ok();
+    let admin = cluster.door(1, "admin");
+    let id = || {
+        let status = cluster.status();
+        let mut nodes = status["nodes"].as_array().expect("nodes").iter();
+        nodes.find(|node| node["endpoints"]["admin"] == admin.as_str()).and_then(|node| node["id"].as_u64())
+    };
+    let new = id().expect("it answers");
+    assert!(new > 4, "it would vote as node {new} again");
+    // With its new directory it is who it has become.
+    cluster.run(&["kill", "1"]).ok();
+    cluster.run(&["revive", "1"]).ok();
+    assert_eq!(id(), Some(new));
+    assert_eq!(cluster.run(&["get", "a"]).ok(), "1\n");
+}
+
+#[test]
 fn a_minority_serves_nothing_and_says_so() {
     let cluster = Cluster::up(3, &["--set", "timing.request_ms=500"]);
     cluster.run(&["put", "a", "1"]).ok();

@@ -150,8 +150,9 @@ section! {
         /// Peer addresses of nodes whose cluster this node joins; one that answers is enough. Empty on a node that has
         /// never run: it starts a cluster of its own. Not needed any more once the node is a member.
         join: Vec<String> = Vec::new(),
-        /// Directory for the log, the store and the node's identity. Losing it makes the node a new one; sharing it is
-        /// refused.
+        /// Directory for the log, the store and the node's identity. Losing it makes the node a new one, also if `node` says who it was: one
+        /// that has an empty directory asks the others of `members` or `join` whether they have met it. None of them may have been started
+        /// again since; otherwise take `node` and `members` away first. Sharing it is refused.
         data: String = "quorate-data".into(),
         /// First members of a new cluster, the same list on each of them: "ID@PEER" or "ID@PEER/CLIENT/ADMIN/CLUSTER",
         /// with addresses as host:port. Matters only to a node that has never run. Empty: this node founds alone, or joins. With durable.mode =

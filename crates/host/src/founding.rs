@@ -11,6 +11,10 @@
 //!
 //! An id therefore belongs to one life of a node: if an earlier one took part, somebody who says so is alive, or all who could know are gone,
 //! and with them what they knew.
+//!
+//! A node that keeps what it knows on disk, and has an empty directory, begins, or has lost its directory. It asks once whether anybody has met a
+//! node of its id. Nobody has to be there: a cluster begins with a majority. So this finds a lost directory as long as one of those who are asked
+//! has run since before.
 
 use std::collections::BTreeMap;
 use std::io::{self, ErrorKind, Read, Write};
@@ -24,7 +28,7 @@ use quorate_kernel::{ClusterId, NodeId, frame, wire};
 use quorate_node::Member;
 use serde::{Deserialize, Serialize};
 
-use crate::config::{Config, ConfigError, Durability};
+use crate::config::{Cluster, Config, ConfigError, Durability};
 use crate::doors::Doors;
 use crate::error::StartError;
 use crate::founders;
@@ -45,12 +49,14 @@ const LOOK_EVERY: Duration = Duration::from_millis(2);
 /// How often an operator is told who is missing.
 const TELL_EVERY: Duration = Duration::from_secs(5);
 
-/// A first member that keeps nothing on disk asks another one whether the cluster has begun.
+/// A node that knows nothing asks another one whether the cluster has begun.
 #[derive(Debug, Clone, PartialEq, Eq, Serialize, Deserialize)]
 pub(crate) struct Question {
     magic: [u8; 8],
-    /// Stands for the list of first members.
-    list: ClusterId,
+    /// Stands for the list of first members, if the one who asks knows one.
+    list: Option<ClusterId>,
+    /// Who asks.
+    pub(crate) id: NodeId,
 }
 
 /// The answer to a [`Question`].
@@ -58,8 +64,9 @@ pub(crate) struct Question {
 pub(crate) enum Said {
     /// This first member waits for the others, in this life.
     Waits { id: NodeId, life: u64 },
-    /// The cluster has begun, and these first members may found it, each in the life in which it was counted.
-    Begun { cluster: ClusterId, lives: BTreeMap<NodeId, u64> },
+    /// The cluster has begun, and these first members may found it, each in the life in which it was counted. Who says so may have
+    /// met a node with the id of the one who asks.
+    Begun { cluster: ClusterId, lives: BTreeMap<NodeId, u64>, has_met: bool },
     /// The question was for somebody else, or has to be asked again.
     Refused { reason: String },
 }
@@ -74,15 +81,20 @@ pub(crate) struct Founding {
 
 impl Founding {
     /// What a member of this cluster answers; 0: it has not joined one yet.
-    pub(crate) fn answer(&self, cluster: ClusterId, question: &Question) -> Said {
-        if self.list.is_some_and(|list| list != question.list) {
+    pub(crate) fn answer(&self, cluster: ClusterId, question: &Question, has_met: bool) -> Said {
+        if differs(self.list, question.list) {
             return other_list();
         }
         if cluster == ClusterId(0) {
             return Said::Refused { reason: "it has not joined a cluster itself yet".into() };
         }
-        Said::Begun { cluster, lives: self.lives.clone() }
+        Said::Begun { cluster, lives: self.lives.clone(), has_met }
     }
+}
+
+/// Whether two who both know a list know different ones.
+fn differs(one: Option<ClusterId>, other: Option<ClusterId>) -> bool {
+    one.zip(other).is_some_and(|(one, other)| one != other)
 }
 
 fn other_list() -> Said {
@@ -121,23 +133,25 @@ enum Outcome {
     Joins,
 }
 
-/// A first member, in a life of its own.
+/// A node that knows nothing, in a life of its own.
 #[derive(Debug)]
 struct Founder {
     id: NodeId,
     life: u64,
-    list: ClusterId,
-    others: Vec<Member>,
+    list: Option<ClusterId>,
+    /// Whom it asks: who they are, if it knows, and where.
+    others: Vec<(Option<NodeId>, String)>,
 }
 
-/// Settles what a node without a disk is, before anything else is known of it: changes the configuration to that of a node that founds a
-/// cluster nobody has heard of, or that joins one under an id that nobody had. May wait for long: until the other first members are there.
+/// Settles what a node is that knows nothing, before anything else is known of it: changes the configuration to that of a node that founds a
+/// cluster nobody has heard of, or that joins one under an id that nobody had. Without a disk it may wait for long: until the other first
+/// members are there.
 ///
 /// # Errors
 /// [`StartError`] if the list of first members is wrong, or the system gives no chance.
 pub(crate) fn settle(config: &mut Config, doors: &mut Doors) -> Result<(), StartError> {
     if config.durable.mode != Durability::Memory {
-        return Ok(());
+        return look_for_former(config, doors);
     }
     let cluster = &mut config.cluster;
     if !cluster.join.is_empty() {
@@ -153,12 +167,12 @@ pub(crate) fn settle(config: &mut Config, doors: &mut Doors) -> Result<(), Start
     let founders = founders::parse(&cluster.members).map_err(|complaints| ConfigError { complaints })?;
     let (id, list) = (NodeId(cluster.node), founders::cluster_id(&cluster.id, &founders));
     let is_first = founders.first().is_none_or(|first| first.id == id);
-    let others: Vec<Member> = founders.into_iter().filter(|member| member.id != id).collect();
+    let others = others(founders, id);
     if others.is_empty() {
         cluster.id = format!("{:x}", draw()?);
         return Ok(());
     }
-    let founder = Founder { id, life: draw()?, list, others };
+    let founder = Founder { id, life: draw()?, list: Some(list), others };
     doors.founding.list = Some(list);
     match founder.wait(&doors.peer, is_first) {
         Outcome::Founds { cluster: known, lives } => {
@@ -170,10 +184,38 @@ pub(crate) fn settle(config: &mut Config, doors: &mut Doors) -> Result<(), Start
                 %id,
                 "the cluster has begun without this life of the node, and durable.mode = \"memory\" kept nothing of an earlier one: joining as a new node"
             );
-            (cluster.node, cluster.id) = (0, String::new());
-            cluster.members.clear();
-            cluster.join = founder.others.iter().map(|other| other.endpoints.peer.clone()).collect();
+            founder.become_new(cluster);
         }
+    }
+    Ok(())
+}
+
+/// All first members but this one.
+fn others(founders: Vec<Member>, id: NodeId) -> Vec<(Option<NodeId>, String)> {
+    let others = founders.into_iter().filter(|member| member.id != id);
+    others.map(|member| (Some(member.id), member.endpoints.peer.clone())).collect()
+}
+
+/// Settles what a node with an empty directory is: if somebody has met its id, it joins under another one.
+fn look_for_former(config: &mut Config, doors: &Doors) -> Result<(), StartError> {
+    let cluster = &mut config.cluster;
+    if cluster.node == 0 {
+        return Ok(());
+    }
+    let founders = founders::parse(&cluster.members).map_err(|complaints| ConfigError { complaints })?;
+    let list = (!founders.is_empty()).then(|| founders::cluster_id(&cluster.id, &founders));
+    let id = NodeId(cluster.node);
+    let mut others = others(founders, id);
+    others.extend(cluster.join.iter().map(|address| (None, address.clone())));
+    let founder = Founder { id, life: draw()?, list, others };
+    if founder.was_met(&doors.peer) {
+        tracing::warn!(
+            %id,
+            directory = cluster.data,
+            "the directory is empty, and others have met a node with this id: what it had is lost with its directory, so this joins as a new node; if the \
+             directory is only elsewhere, stop this node and start it with that one"
+        );
+        founder.become_new(cluster);
     }
     Ok(())
 }
@@ -183,13 +225,24 @@ impl Founder {
         Said::Waits { id: self.id, life: self.life }
     }
 
-    /// Asks the others, and answers them, until it is known what to do.
+    /// It joins those whom it asked, under an id that is drawn.
+    fn become_new(self, cluster: &mut Cluster) {
+        (cluster.node, cluster.id) = (0, String::new());
+        cluster.members.clear();
+        cluster.join = self.others.into_iter().map(|(_, address)| address).collect();
+    }
+
+    /// Whether somebody has met a node of this id.
+    fn was_met(&self, door: &TcpListener) -> bool {
+        let is_met = |said: &io::Result<Said>| matches!(said, Ok(Said::Begun { has_met: true, .. }));
+        self.meanwhile(door, || self.ask_all().iter().any(is_met))
+    }
+
+    /// Asks the others until it is known what to do.
     fn wait(&self, door: &TcpListener, is_first: bool) -> Outcome {
-        let is_over = AtomicBool::new(false);
-        thread::scope(|scope| {
-            scope.spawn(|| self.attend(door, &is_over));
-            let mut told = Instant::now();
-            let outcome = loop {
+        let mut told = Instant::now();
+        self.meanwhile(door, || {
+            loop {
                 let said = self.ask_all();
                 if let Some(outcome) = self.decide(is_first, &said) {
                     break outcome;
@@ -199,16 +252,25 @@ impl Founder {
                     self.tell(&said);
                 }
                 thread::sleep(ASK_EVERY);
-            };
+            }
+        })
+    }
+
+    /// Answers others while it asks them.
+    fn meanwhile<T>(&self, door: &TcpListener, ask: impl FnOnce() -> T) -> T {
+        let is_over = AtomicBool::new(false);
+        thread::scope(|scope| {
+            scope.spawn(|| self.attend(door, &is_over));
+            let found = ask();
             is_over.store(true, Ordering::Release);
-            outcome
+            found
         })
     }
 
     /// What to do after a round of questions, if that is clear.
     fn decide(&self, is_first: bool, said: &[io::Result<Said>]) -> Option<Outcome> {
         let begun = said.iter().filter_map(|said| match said {
-            Ok(Said::Begun { cluster, lives }) => Some((*cluster, lives)),
+            Ok(Said::Begun { cluster, lives, .. }) => Some((*cluster, lives)),
             _ => None,
         });
         if let Some((cluster, lives)) =
@@ -220,9 +282,9 @@ impl Founder {
             return Some(Outcome::Joins);
         }
         let mut lives = BTreeMap::from([(self.id, self.life)]);
-        for (other, said) in self.others.iter().zip(said) {
+        for ((other, _), said) in self.others.iter().zip(said) {
             match said {
-                Ok(Said::Waits { id, life }) if *id == other.id => lives.insert(*id, *life),
+                Ok(Said::Waits { id, life }) if Some(*id) == *other => lives.insert(*id, *life),
                 _ => return None,
             };
         }
@@ -237,10 +299,10 @@ impl Founder {
             Ok(Said::Begun { .. }) => "it has begun".into(),
             Err(error) => error.to_string(),
         };
-        let waits = |(other, said): &(&Member, &io::Result<Said>)| matches!(said, Ok(Said::Waits { id, .. }) if *id == other.id);
+        let waits = |other: &Option<NodeId>, said: &io::Result<Said>| matches!(said, Ok(Said::Waits { id, .. }) if Some(*id) == *other);
         let missing: Vec<String> = (self.others.iter().zip(said))
-            .filter(|both| !waits(both))
-            .map(|(other, said)| format!("node {} at {}: {}", other.id, other.endpoints.peer, reason(said)))
+            .filter(|((other, _), said)| !waits(other, said))
+            .map(|((_, address), said)| format!("{address}: {}", reason(said)))
             .collect();
         tracing::warn!(
             missing = missing.join("; "),
@@ -252,13 +314,12 @@ impl Founder {
     /// The answers, in the order of the others.
     fn ask_all(&self) -> Vec<io::Result<Said>> {
         let mut question = Vec::new();
-        let words = Question { magic: MAGIC, list: self.list };
+        let words = Question { magic: MAGIC, list: self.list, id: self.id };
         frame::append(&mut question, FRAME_VERSION, KIND_QUESTION, |bytes| wire::encode_after(&words, bytes));
         thread::scope(|scope| {
             let question = &question;
-            let asked: Vec<_> = (self.others.iter())
-                .map(|other| scope.spawn(move || ask(&other.endpoints.peer, question)))
-                .collect();
+            let asked: Vec<_> =
+                (self.others.iter()).map(|other| scope.spawn(move || ask(&other.1, question))).collect();
             let lost = |_| Err(io::Error::other("asking it panicked"));
             asked.into_iter().map(|thread| thread.join().unwrap_or_else(lost)).collect()
         })
@@ -291,7 +352,7 @@ impl Founder {
             return guest.input.len() < GREETING_BYTES_MAX;
         };
         let mut answer = Vec::new();
-        put_said(&mut answer, &if question.list == self.list { self.waits() } else { other_list() });
+        put_said(&mut answer, &if differs(question.list, self.list) { other_list() } else { self.waits() });
         // It fits the system's buffer; whoever did not get it asks again.
         let _ = guest.stream.write(&answer);
         false
@@ -325,163 +386,4 @@ fn ask(address: &str, question: &[u8]) -> io::Result<Said> {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn founder(id: u64, others: &[u64]) -> Founder {
-        let member =
-            |id: &u64| Member { id: NodeId(*id), endpoints: quorate_node::Endpoints::default().into() };
-        Founder {
-            id: NodeId(id),
-            life: 100 + id,
-            list: ClusterId(9),
-            others: others.iter().map(member).collect(),
-        }
-    }
-
-    fn waits(id: u64) -> io::Result<Said> {
-        Ok(founder(id, &[]).waits())
-    }
-
-    fn begun(lives: &[(u64, u64)]) -> io::Result<Said> {
-        let lives = lives.iter().map(|(id, life)| (NodeId(*id), *life)).collect();
-        Ok(Said::Begun { cluster: ClusterId(5), lives })
-    }
-
-    fn silent() -> io::Result<Said> {
-        Err(io::Error::other("nobody is there"))
-    }
-
-    #[test]
-    fn the_first_founds_once_all_others_wait_and_not_before() {
-        let first = founder(1, &[2, 3]);
-        assert_eq!(first.decide(true, &[waits(2), silent()]), None);
-        assert_eq!(first.decide(true, &[waits(2), waits(2)]), None, "another node answers at its address");
-        assert_eq!(first.decide(true, &[waits(2), Ok(other_list())]), None);
-        let lives = [(1, 101), (2, 102), (3, 103)].map(|(id, life)| (NodeId(id), life)).into();
-        let founds = Some(Outcome::Founds { cluster: None, lives });
-        assert_eq!(first.decide(true, &[waits(2), waits(3)]), founds);
-        assert_eq!(founder(2, &[1, 3]).decide(false, &[waits(1), waits(3)]), None, "the first decides");
-    }
-
-    #[test]
-    fn whose_life_is_counted_founds_and_who_comes_back_joins() {
-        let third = founder(3, &[1, 2]);
-        let Some(Outcome::Founds { cluster, .. }) =
-            third.decide(false, &[silent(), begun(&[(1, 101), (3, 103)])])
-        else {
-            panic!("its life is counted")
-        };
-        assert_eq!(cluster, Some(ClusterId(5)));
-        for lives in [vec![(1, 101), (3, 77)], Vec::new()] {
-            assert_eq!(third.decide(false, &[waits(1), begun(&lives)]), Some(Outcome::Joins), "{lives:?}");
-        }
-        let first = founder(1, &[2, 3]);
-        assert_eq!(first.decide(true, &[waits(2), begun(&[(1, 77)])]), Some(Outcome::Joins));
-    }
-
-    #[test]
-    fn members_tell_what_they_know_and_strangers_are_refused() {
-        let founding = Founding { list: Some(ClusterId(9)), lives: [(NodeId(3), 103)].into() };
-        let question = |list| Question { magic: MAGIC, list: ClusterId(list) };
-        let Ok(expected) = begun(&[(3, 103)]) else { panic!("an answer") };
-        assert_eq!(founding.answer(ClusterId(5), &question(9)), expected);
-        assert_eq!(founding.answer(ClusterId(5), &question(8)), other_list());
-        assert!(matches!(founding.answer(ClusterId(0), &question(9)), Said::Refused { .. }));
-        let Said::Begun { lives, .. } = Founding::default().answer(ClusterId(5), &question(8)) else {
-            panic!("whoever joined knows no list")
-        };
-        assert!(lives.is_empty());
-    }
-
-    #[test]
-    fn answers_survive_the_wire_in_pieces_and_garbage_does_not() {
-        let mut bytes = Vec::new();
-        let Ok(said) = begun(&[(1, u64::MAX), (2, 0)]) else { panic!("an answer") };
-        put_said(&mut bytes, &said);
-        for short in 0..bytes.len() {
-            assert_eq!(read_said(&bytes[..short]).expect("it may come"), None);
-        }
-        assert_eq!(read_said(&bytes).expect("it decodes"), Some(said));
-        assert_eq!(read_question(&bytes), None);
-        let last = bytes.len() - 1;
-        bytes[last] ^= 1;
-        read_said(&bytes).expect_err("a checksum");
-        // As any later version has to read and write them.
-        let mut question = Vec::new();
-        let words = Question { magic: MAGIC, list: ClusterId(9) };
-        frame::append(&mut question, FRAME_VERSION, KIND_QUESTION, |bytes| wire::encode_after(&words, bytes));
-        assert_eq!(question[8..], *b"\x01\0\x04\0QUORATE\x01\x09");
-        assert_eq!(read_question(&question), Some(words));
-        let Ok(said) = begun(&[(1, 7)]) else { panic!("an answer") };
-        for (said, payload) in [(founder(3, &[]).waits(), &[0, 3, 103][..]), (said, &[1, 5, 1, 1, 7])] {
-            let mut bytes = Vec::new();
-            put_said(&mut bytes, &said);
-            assert_eq!(bytes[12..], *payload);
-        }
-    }
-
-    #[test]
-    fn three_that_start_together_found_one_cluster_and_who_comes_back_joins() {
-        let door = || std::net::TcpListener::bind("127.0.0.1:0").expect("a port");
-        let doors = [(); 3].map(|()| door());
-        let members: Vec<Member> = (doors.iter().zip(1..))
-            .map(|(door, id)| {
-                let peer = door.local_addr().expect("an address").to_string();
-                let endpoints = quorate_node::Endpoints { peer, ..Default::default() };
-                Member { id: NodeId(id), endpoints: endpoints.into() }
-            })
-            .collect();
-        let doors = doors.map(|door| {
-            door.set_nonblocking(true).expect("a socket");
-            TcpListener::from_std(door)
-        });
-        let one = |id: u64, life: u64| Founder {
-            id: NodeId(id),
-            life,
-            list: ClusterId(9),
-            others: members.iter().filter(|member| member.id.0 != id).cloned().collect(),
-        };
-        let lives: BTreeMap<NodeId, u64> = [(NodeId(1), 11), (NodeId(2), 12), (NodeId(3), 13)].into();
-        let founding = Founding { list: Some(ClusterId(9)), lives: lives.clone() };
-        let is_over = AtomicBool::new(false);
-        thread::scope(|scope| {
-            let first = scope.spawn(|| {
-                let outcome = one(1, 11).wait(&doors[0], true);
-                // From now on it runs: its door answers as one of a node does.
-                scope.spawn(|| run(&doors[0], &founding, &is_over));
-                outcome
-            });
-            let second = scope.spawn(|| one(2, 12).wait(&doors[1], false));
-            let third = scope.spawn(|| one(3, 13).wait(&doors[2], false));
-            let founds = |cluster| Outcome::Founds { cluster, lives: lives.clone() };
-            assert_eq!(first.join().expect("no panic"), founds(None));
-            assert_eq!(second.join().expect("no panic"), founds(Some(ClusterId(5))));
-            assert_eq!(third.join().expect("no panic"), founds(Some(ClusterId(5))));
-            assert_eq!(one(2, 22).wait(&doors[1], false), Outcome::Joins);
-            is_over.store(true, Ordering::Release);
-        });
-    }
-
-    /// Answers as a node that runs.
-    fn run(door: &TcpListener, founding: &Founding, is_over: &AtomicBool) {
-        while !is_over.load(Ordering::Acquire) {
-            let Ok((mut stream, _)) = door.accept() else {
-                thread::yield_now();
-                continue;
-            };
-            let (mut input, mut bytes) = (Vec::new(), [0; 256]);
-            while read_question(&input).is_none() {
-                match stream.read(&mut bytes) {
-                    Ok(0) => break,
-                    Ok(count) => input.extend_from_slice(&bytes[..count]),
-                    Err(_) => thread::yield_now(),
-                }
-            }
-            let Some(question) = read_question(&input) else { continue };
-            let mut answer = Vec::new();
-            put_said(&mut answer, &founding.answer(ClusterId(5), &question));
-            let _ = stream.write(&answer);
-        }
-    }
-}
+mod tests;

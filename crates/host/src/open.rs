@@ -59,7 +59,9 @@ impl Host {
             Durability::Disk | Durability::Interval => Some(DataDir::open(Path::new(&config.cluster.data))?),
         };
         let mut doors = open_doors(&config)?;
-        founding::settle(&mut config, &mut doors)?;
+        if dir.as_ref().is_none_or(|dir| dir.meta().is_none()) {
+            founding::settle(&mut config, &mut doors)?;
+        }
         let endpoints = doors.endpoints(&config);
         let (parts, bootstrap) = match dir {
             Some(dir) => on_disk(&config, dir, endpoints)?,

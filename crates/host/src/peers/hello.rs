@@ -166,9 +166,9 @@ impl Myself {
         }
     }
 
-    /// Answers whether the cluster has begun.
-    pub(crate) fn answer(&self, question: &Question) -> Said {
-        self.founding.answer(self.cluster, question)
+    /// Answers whether the cluster has begun, to one who may have been met before.
+    pub(crate) fn answer(&self, question: &Question, has_met: bool) -> Said {
+        self.founding.answer(self.cluster, question, has_met)
     }
 
     /// Judges a dialing node.

@@ -1,6 +1,6 @@
 //! Connections that other nodes opened: messages come in here.
 
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use std::io::{self, Read};
 use std::time::Duration;
 
@@ -18,6 +18,8 @@ use crate::token;
 const TURN_BYTES: usize = 1 << 20;
 /// Capacity that an empty buffer may keep.
 const KEPT_BYTES: usize = 64 << 10;
+/// How many nodes that introduced themselves are remembered. First members, which are given their ids, come early.
+const MET_MAX: usize = 4_096;
 
 /// What happened on inbound connections since the last call.
 #[derive(Debug, Default)]
@@ -53,6 +55,8 @@ pub(crate) struct Inbound {
     accept_at: Option<Time>,
     /// Connections that may have more to read.
     unread: Vec<usize>,
+    /// Who has introduced itself, up to [`MET_MAX`] of them: an id that comes with an empty directory must not be one of these.
+    met: BTreeSet<NodeId>,
     pub(crate) counts: Counts,
 }
 
@@ -69,6 +73,7 @@ impl Inbound {
             scratch: vec![0; 64 << 10],
             accept_at: None,
             unread: Vec::new(),
+            met: BTreeSet::new(),
             counts: Counts::default(),
         }
     }
@@ -183,6 +188,9 @@ impl Inbound {
         }
         for (id, _) in &introduced {
             self.keep_newest(*id);
+            if self.met.len() < MET_MAX {
+                self.met.insert(*id);
+            }
         }
         introduced
     }
@@ -243,7 +251,7 @@ impl Inbound {
             None => {
                 if let Some(question) = founding::read_question(&connection.input) {
                     let mut answer = Vec::new();
-                    founding::put_said(&mut answer, &me.answer(&question));
+                    founding::put_said(&mut answer, &me.answer(&question, self.met.contains(&question.id)));
                     // It fits the system's buffer; and the connection was for nothing else.
                     let _ = io::Write::write(&mut connection.stream, &answer);
                     return Err(None);
