@@ -25,7 +25,7 @@ impl Node {
         size: SizeWanted,
     ) -> Option<(Operation, Motive)> {
         let (ring, own) = (self.ring()?, &stand.group);
-        let may_be = self.policies().join == Aim::Load && own.members.len() > size.wanted;
+        let may_be = self.policies_of(own).join == Aim::Load && own.members.len() > size.wanted;
         if !(may_be && ring.knows_all() && now.since(ring.members_at) >= CALM) {
             return None;
         }

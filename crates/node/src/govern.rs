@@ -175,7 +175,7 @@ impl Node {
                 Some(Operation::Split { group: id, border, first, names })
             }
             None => {
-                let moves_borders = !alone && self.policies().moves_borders;
+                let moves_borders = !alone && self.policies_of(group).moves_borders;
                 let border = || if moves_borders { self.border_due(cx.now, stand) } else { None };
                 let (operation, motive) = self.surplus_due(cx.now, stand, size).or_else(border)?;
                 return Some(self.wanted(operation, motive));

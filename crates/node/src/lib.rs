@@ -19,6 +19,8 @@ mod connections;
 mod deeds;
 mod dispatch;
 mod endpoints;
+#[cfg(test)]
+mod fixture;
 mod gate;
 mod gathering;
 mod govern;

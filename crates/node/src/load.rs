@@ -223,7 +223,7 @@ impl Node {
         let is_there = |id: &NodeId| self.is_there(*id, clocks.0);
         let leads = |id: &NodeId| buckets.iter().any(|bucket| self.believed_leader(*bucket) == Some(*id));
         let there: Vec<NodeId> = group.members.iter().copied().filter(is_there).collect();
-        let able: Vec<NodeId> = if self.policies().moves_leaders {
+        let able: Vec<NodeId> = if self.policies_of(group).moves_leaders {
             let may = ring.sights.may_lead(&there, leads);
             there.iter().zip(may).filter_map(|(id, may)| may.then_some(*id)).collect()
         } else {

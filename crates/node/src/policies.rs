@@ -50,8 +50,10 @@ pub(crate) struct Sights {
     born: BTreeMap<NodeId, Time>,
     looked_at: Time,
     watched_at: Time,
-    /// What the policies follow, as was heard last; and by home, for whoever speaks for its group.
-    preset: Preset,
+    /// Which policies this node's own group follows, as was said last; as long as it is in none: any group.
+    heard: Preset,
+    /// By home: which policies this node has chosen, for whose groups it speaks.
+    chosen: BTreeMap<Bucket, Preset>,
 }
 
 impl Sights {
@@ -63,18 +65,30 @@ impl Sights {
             born: BTreeMap::new(),
             looked_at: Time::default(),
             watched_at: Time::default(),
-            preset: Preset::Steady,
+            heard: Preset::Steady,
+            chosen: BTreeMap::new(),
         }
     }
 
-    /// Which policies are followed, as this node has heard or chosen last.
-    pub(crate) fn preset(&self) -> Preset {
-        self.preset
+    /// Which policies the group with this home follows: as this node has chosen for it, or else as its own group does.
+    pub(crate) fn preset(&self, home: Bucket) -> Preset {
+        self.chosen.get(&home).copied().unwrap_or(self.heard)
     }
 
-    /// What somebody who speaks for a group follows.
+    /// Somebody says what a group follows that concerns this node: its own, or any if it is in none.
     pub(crate) fn hear(&mut self, preset: Preset) {
-        self.preset = preset;
+        self.heard = preset;
+    }
+
+    /// What the group with this home follows from now on; what it followed until now.
+    fn choose(&mut self, home: Bucket, preset: Preset) -> Preset {
+        // Who speaks for a group goes on from what it heard of it.
+        self.chosen.insert(home, preset).unwrap_or(self.heard)
+    }
+
+    /// This node speaks for groups with these homes, and for no others any more.
+    pub(crate) fn speak_for(&mut self, homes: &BTreeSet<Bucket>) {
+        self.chosen.retain(|home, _| homes.contains(home));
     }
 
     /// A way was measured.
@@ -161,10 +175,16 @@ pub(crate) fn micros(span: Duration) -> u64 {
 }
 
 impl Node {
-    /// What is done by itself, and how.
+    /// By which policies this node chooses a group for itself.
     pub(crate) fn policies(&self) -> Policies {
-        let preset = self.config.placing.preset;
-        preset.or_else(|| self.ring().map(|ring| ring.sights.preset)).unwrap_or(Preset::Steady).policies()
+        let heard = || self.ring().map(|ring| ring.sights.heard);
+        self.config.placing.preset.or_else(heard).unwrap_or(Preset::Steady).policies()
+    }
+
+    /// What is done for a group by itself, and how. Groups may be different deployments: the members of one stand in one room, those of another do not.
+    pub(crate) fn policies_of(&self, group: &Group) -> Policies {
+        let chosen = || self.ring().map(|ring| ring.sights.preset(ring.home(group)));
+        self.config.placing.preset.or_else(chosen).unwrap_or(Preset::Steady).policies()
     }
 
     /// How many members groups should have, and what that follows from.
@@ -287,11 +307,14 @@ impl Node {
     }
 
     /// For whoever speaks for a group: chooses the policies that fit what was measured.
-    pub(crate) fn choose_preset(&mut self, (now, wall): Clocks, group: &Group) {
-        let (chosen, motive) = self.preset_for(now, group);
+    pub(crate) fn choose_preset(&mut self, (now, wall): Clocks, home: Bucket, group: &Group) {
+        let (chosen, motive) = self.preset_for(now, home, group);
+        let is_own = group.members.contains(&self.config.me.id);
         let Some(ring) = self.ring_mut() else { return };
-        ring.sights.preset = chosen;
-        let from = core::mem::replace(&mut ring.preset_noted, chosen);
+        let from = ring.sights.choose(home, chosen);
+        if is_own {
+            ring.sights.hear(chosen);
+        }
         if let Some(motive) = motive.filter(|_| from != chosen) {
             let what = What::Preset { group: group.name.id, from, to: chosen };
             ring.journal.remark(wall, what, motive, How::Done);
@@ -299,7 +322,7 @@ impl Node {
     }
 
     /// Which policies, and why, if that was decided now.
-    fn preset_for(&self, now: Time, group: &Group) -> (Preset, Option<Motive>) {
+    fn preset_for(&self, now: Time, home: Bucket, group: &Group) -> (Preset, Option<Motive>) {
         let Some(ring) = self.ring() else { return (Preset::Steady, None) };
         let sights = &ring.sights;
         if let Some(chosen) = self.config.placing.preset {
@@ -307,12 +330,12 @@ impl Node {
         }
         let agreements = || group.members.iter().filter_map(|id| sights.agreement_led_by(id));
         let (Some(least), Some(most)) = (agreements().min(), agreements().max()) else {
-            return (sights.preset, None);
+            return (sights.preset(home), None);
         };
         let within = self.config.repair_after() + REPLACED;
         let death: f64 = group.members.iter().map(|id| sights.chance_of_death(now, *id, within)).sum();
         let death = death / group.members.len().max(1) as f64;
-        let chosen = Preset::auto(Measured { death, latencies: (least, most) }, sights.preset);
+        let chosen = Preset::auto(Measured { death, latencies: (least, most) }, sights.preset(home));
         (chosen, Some(Motive::Measured { death, least_us: micros(least), most_us: micros(most) }))
     }
 
@@ -324,7 +347,7 @@ impl Node {
             .windows(2)
             .any(|pair| (&pair[0].1.zone, &pair[0].1.rack) != (&pair[1].1.zone, &pair[1].1.rack));
         let by_way = || self.ring()?.sights.by_way(self.config.me.id, &group.members);
-        match by_way().filter(|_| self.policies().join == Aim::Latency && !is_spread) {
+        match by_way().filter(|_| self.policies_of(group).join == Aim::Latency && !is_spread) {
             Some(by_way) => near_and_far(by_way),
             None => halves(&places),
         }
@@ -334,6 +357,7 @@ impl Node {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::fixture;
 
     const ME: NodeId = NodeId(9);
 
@@ -358,6 +382,44 @@ mod tests {
         assert_eq!(sights.may_lead(&[near, far], |id| *id == far), [true, false]);
         sights.forget_old_agreements(second(4));
         assert_eq!(sights.may_lead(&[near, far], |id| *id == far), [false, true]);
+    }
+
+    /// Or whoever speaks for several groups, or heard of others between two looks, judged each by what another follows, and none had any slack.
+    #[test]
+    fn groups_with_different_distances_keep_policies_of_their_own() {
+        let mut node = fixture::node(1, &[1, 2, 3]);
+        let near = fixture::group(7, (0, 4), &[1, 2]);
+        let far = fixture::group(8, (4, 8), &[1, 3]);
+        let clocks = (Time(1), quorate_kernel::Wall { unix_ms: 1, error_ms: 0 });
+        let look = |node: &mut Node, slowest: [u32; 2], others: Preset| {
+            for (id, ms) in [(1, 10), (2, slowest[0]), (3, slowest[1])] {
+                node.on_agrees(clocks.0, NodeId(id), ms * 1_000);
+            }
+            for (home, group) in [(Bucket(0), &near), (Bucket(4), &far)] {
+                node.choose_preset(clocks, home, group);
+                node.ring_mut().unwrap().sights.hear(others);
+            }
+            [&near, &far].map(|group| node.policies_of(group))
+        };
+        let [steady, wide] = [Preset::Steady, Preset::Wide].map(Preset::policies);
+        assert_eq!(look(&mut node, [11, 80], Preset::Steady), [steady, wide]);
+        for others in [Preset::Steady, Preset::Wide, Preset::Restless] {
+            assert_eq!(
+                look(&mut node, [40, 40], others),
+                [steady, wide],
+                "both near the limit, others are {others:?}"
+            );
+        }
+        assert_eq!(node.policies(), Preset::Restless.policies(), "to join a group it goes by what it heard");
+        let changes = node.journal().unwrap().deeds().filter(|deed| matches!(deed.what, What::Preset { .. }));
+        assert_eq!(changes.count(), 1, "only what changes is noted");
+        // Who comes to speak for a group goes on from what it heard of it.
+        let sights = &mut node.ring_mut().unwrap().sights;
+        sights.speak_for(&[Bucket(0)].into());
+        sights.hear(Preset::Wide);
+        assert_eq!(look(&mut node, [40, 40], Preset::Wide), [steady, wide]);
+        node.ring_mut().unwrap().sights.speak_for(&[Bucket(4)].into());
+        assert_eq!(look(&mut node, [40, 40], Preset::Wide), [wide, wide]);
     }
 
     #[test]

@@ -139,8 +139,6 @@ pub(crate) struct Ring {
     pub(crate) asks_again: Option<(GroupId, u8)>,
     /// Buckets that are to get other leaders, of groups that this node speaks for.
     pub(crate) handings: Vec<Handing>,
-    /// The policies that this node chose last for a group that it speaks for.
-    pub(crate) preset_noted: Preset,
     /// Whether logs may have to follow something that was just learnt.
     pub(crate) is_news: bool,
     /// When this node looked around last.
@@ -210,7 +208,6 @@ impl Ring {
                 asked: None,
                 asks_again: None,
                 handings: Vec::new(),
-                preset_noted: Preset::Steady,
                 is_news: false,
                 looked_at: Time::default(),
                 told_at: Time::default(),

@@ -99,6 +99,9 @@ impl Node {
         ring.leavers.retain(|(home, _), _| homes.contains(home));
         let lost: Vec<Effort> =
             ring.efforts.extract_if(.., |home, _| !homes.contains(home)).map(|(_, effort)| effort).collect();
+        let is_home = |home: &Bucket| ring.group_of(*home).is_some_and(|group| ring.home(group) == *home);
+        let spoken: BTreeSet<Bucket> = homes.iter().copied().filter(is_home).collect();
+        ring.sights.speak_for(&spoken);
         ring.forget_moves(cx.now);
         let tells = cx.now.since(ring.told_at) >= TELL_EVERY;
         let turn = ring.turn;
@@ -114,7 +117,7 @@ impl Node {
         for home in homes.iter().filter(|_| tells) {
             match self.seat(*home).and_then(|seat| seat.stand()) {
                 Some(stand) => {
-                    self.choose_preset((cx.now, cx.wall), &stand.group);
+                    self.choose_preset((cx.now, cx.wall), *home, &stand.group);
                     self.assign_leaders((cx.now, cx.wall), *home, &stand.group);
                 }
                 // With time there are more of these than of groups.
@@ -191,7 +194,7 @@ impl Node {
             (*bucket, load, ring.leaders.get(bucket).copied())
         });
         let near = seat.groups().flat_map(|group| group.members.iter().copied()).collect();
-        let preset = ring.sights.preset();
+        let preset = ring.sights.preset(home);
         let word = Word::Seat { figures: figures.collect(), seat: Box::new(seat), preset };
         for id in self.audience(near, is_reminder, FEW) {
             // It is chosen: a quorum's disks have it.
@@ -230,7 +233,7 @@ impl Node {
     }
 
     fn tell_one_seat(ring: &Ring, (home, seat): (Bucket, &Seat), to: NodeId, out: &mut Out) {
-        let preset = ring.sights.preset();
+        let preset = ring.sights.preset(home);
         let word = Word::Seat { figures: Vec::new(), seat: Box::new(seat.clone()), preset };
         // It is chosen: a quorum's disks have it.
         out.send_early(to, Message::Group(Box::new(word)).about(home));
@@ -279,6 +282,9 @@ impl Node {
         let members: Vec<NodeId> = seat.groups().flat_map(|group| group.members.iter().copied()).collect();
         let Some(ring) = self.ring_mut() else { return };
         let age = seat.age();
+        // With figures it comes of whoever speaks for the group.
+        let own = seat.line(Which::Own).group.as_ref().filter(|_| !figures.is_empty());
+        let concerns = own.is_some_and(|own| own.members.contains(&me)) || ring.group_with(me).is_none();
         let mut newcomers = BTreeSet::new();
         if let Some(news) = ring.hear(home, seat, cx.now) {
             cx.marks.hit("node.ring.news");
@@ -296,7 +302,7 @@ impl Node {
             self.ask_who(from, newcomers.into_iter(), out);
         }
         let Some(ring) = self.ring_mut() else { return };
-        preset.into_iter().for_each(|preset| ring.sights.hear(preset));
+        preset.into_iter().filter(|_| concerns).for_each(|preset| ring.sights.hear(preset));
         if ring.seats.get(&home).is_none_or(|seat| seat.age() != age) {
             return;
         }

@@ -1,0 +1,55 @@
+//! What unit tests begin with: nodes of a ring.
+
+use alloc::collections::BTreeSet;
+use alloc::format;
+use alloc::string::String;
+use core::num::NonZeroU16;
+use quorate_groups::{Group, GroupId, Name, Span};
+use quorate_kernel::{ClusterId, NodeId};
+
+use crate::config::{Limits, NodeConfig, Placing, Topology};
+use crate::endpoints::Endpoints;
+use crate::interface::Member;
+use crate::machine::Node;
+
+/// How many buckets there are.
+pub(crate) const BUCKETS: NonZeroU16 = NonZeroU16::new(8).unwrap();
+
+/// Somebody who is found at a host.
+pub(crate) fn member_at(id: u64, host: &str) -> Member {
+    let (peer, none) = (format!("{host}:7379"), String::new);
+    Member {
+        id: NodeId(id),
+        endpoints: Endpoints { peer, client: none(), admin: none(), cluster: none() }.into(),
+    }
+}
+
+pub(crate) fn member(id: u64) -> Member {
+    member_at(id, &format!("node-{id}"))
+}
+
+/// A node that has not started, of a ring that these founded.
+pub(crate) fn node(me: u64, founders: &[u64]) -> Node {
+    Node::new(NodeConfig {
+        me: member(me),
+        cluster: ClusterId(1),
+        bootstrap: founders.iter().copied().map(member).collect(),
+        buckets: BUCKETS,
+        copies: 3,
+        topology: Topology::Ring,
+        placing: Placing::production(),
+        log: quorate_replog::Config::production(),
+        limits: Limits::production(),
+    })
+}
+
+/// A group that holds the buckets from one on to before another.
+pub(crate) fn group(id: u64, (first, end): (u16, u16), members: &[u64]) -> Group {
+    let at = |bucket: u16| quorate_api::Bucket(bucket % BUCKETS.get()).ring_start(BUCKETS);
+    let members: BTreeSet<NodeId> = members.iter().copied().map(NodeId).collect();
+    Group {
+        name: Name { id: GroupId(id), epoch: 2 },
+        span: Span { start: at(first), end: at(end) },
+        members: members.into_iter().collect(),
+    }
+}
