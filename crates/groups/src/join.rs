@@ -17,6 +17,8 @@ pub struct Place<T> {
     pub zone: T,
     /// Within it.
     pub rack: T,
+    /// A network: the first part of an address, which those have in common who are reached over the same lines.
+    pub prefix: T,
     /// A machine.
     pub host: T,
 }
@@ -30,9 +32,9 @@ pub struct Candidate {
     pub size: usize,
     /// The chance that it fails before it can replace who dies, if lifetimes are known.
     pub failure: Option<f64>,
-    /// How many of its members share a host, a rack, a zone with the node.
+    /// How many of its members share a host, a network, a rack, a zone with the node.
     pub near: Near,
-    /// Operations in a second of late, of all its buckets.
+    /// What is asked of all its buckets in a second of late.
     pub load: f64,
     /// How long an operation takes that the node would lead, if that was tried.
     pub latency: Option<Duration>,
@@ -43,6 +45,8 @@ pub struct Candidate {
 pub struct Near {
     /// Its machine.
     pub host: usize,
+    /// Its network, within its rack.
+    pub prefix: usize,
     /// Its rack.
     pub rack: usize,
     /// Its site.
@@ -55,8 +59,10 @@ impl Near {
         let mut near = Near::default();
         for member in members.into_iter().filter(|member| member.zone == node.zone) {
             near.zone += 1;
-            near.rack += usize::from(member.rack == node.rack);
-            near.host += usize::from(member.rack == node.rack && member.host == node.host);
+            let in_rack = member.rack == node.rack;
+            near.rack += usize::from(in_rack);
+            near.prefix += usize::from(in_rack && member.prefix == node.prefix);
+            near.host += usize::from(in_rack && member.host == node.host);
         }
         near
     }
@@ -64,7 +70,12 @@ impl Near {
     /// The same for each thousand of so many members: where all nodes share a site, a large group is no nearer than a small one.
     pub fn share(self, size: usize) -> Near {
         let share = |count: usize| count * 1_000 / size.max(1);
-        Near { host: share(self.host), rack: share(self.rack), zone: share(self.zone) }
+        Near {
+            host: share(self.host),
+            prefix: share(self.prefix),
+            rack: share(self.rack),
+            zone: share(self.zone),
+        }
     }
 }
 
@@ -165,7 +176,7 @@ pub fn one_too_many<T: Eq>(members: &[(NodeId, Place<T>)]) -> Option<NodeId> {
     (0..members.len()).rev().find(|at| shares(*at)).map(|at| members[at].0)
 }
 
-/// Two halves of a group's members, the first not the smaller, both spread over zones, racks and hosts as the whole is.
+/// Two halves of a group's members, the first not the smaller, both spread over zones, racks, networks and hosts as the whole is.
 pub fn halves<T: Ord + Clone>(members: &[(NodeId, Place<T>)]) -> (Vec<NodeId>, Vec<NodeId>) {
     let mut ordered: Vec<&(NodeId, Place<T>)> = members.iter().collect();
     ordered.sort_by(|one, other| (&one.1, one.0).cmp(&(&other.1, other.0)));
@@ -181,6 +192,11 @@ mod tests {
     fn candidate(group: u64, size: usize, failure: Option<f64>) -> Candidate {
         let (near, load, latency) = (Near::default(), 0.0, None);
         Candidate { group: GroupId(group), size, failure, near, load, latency }
+    }
+
+    /// A node in whose zone and rack all four members are, and so many in its network.
+    fn of_one_zone(prefix: usize) -> Near {
+        Near { host: 0, prefix, rack: 4, zone: 4 }
     }
 
     fn needy(group: u64) -> Option<Choice> {
@@ -200,6 +216,10 @@ mod tests {
         let mut diverse = unknown.clone();
         diverse[1].near.zone = 2;
         assert_eq!(choose(&diverse, 1e-7, Aim::Load), needy(3), "where fewer fail with it");
+        (diverse[1].near, diverse[2].near) = (of_one_zone(1), of_one_zone(0));
+        assert_eq!(choose(&diverse, 1e-7, Aim::Load), needy(3), "where fewer are of its network");
+        diverse[1].size = 3;
+        assert_eq!(choose(&diverse, 1e-7, Aim::Load), needy(2), "but size goes first");
         assert_eq!(choose(&[], 1e-7, Aim::Load), None);
         assert_eq!(choose(&[candidate(1, MEMBERS_MAX, None)], 1e-7, Aim::Load), None, "it is full");
     }
@@ -207,7 +227,7 @@ mod tests {
     #[test]
     fn no_machine_has_two_members_of_a_group_if_that_can_be() {
         let mut groups = [candidate(1, 3, Some(0.5)), candidate(2, 9, Some(1e-9))];
-        groups[0].near = Near { host: 1, rack: 1, zone: 1 };
+        groups[0].near = Near { host: 1, prefix: 1, rack: 1, zone: 1 };
         assert_eq!(choose(&groups, 1e-7, Aim::Latency), fits(2, Aim::Latency));
         groups[1].near.host = 1;
         assert_eq!(choose(&groups, 1e-7, Aim::Latency), needy(1), "or else as if it were not so");
@@ -287,7 +307,7 @@ mod tests {
 
     #[test]
     fn both_halves_are_spread_as_the_whole_is() {
-        let place = |id: u64| Place { zone: id % 3, rack: id % 2, host: id };
+        let place = |id: u64| Place { zone: id % 3, rack: id % 2, prefix: 0, host: id };
         let members: Vec<(NodeId, Place<u64>)> = (1..=13).map(|id| (NodeId(id), place(id))).collect();
         let (first, second) = halves(&members);
         assert_eq!((first.len(), second.len()), (7, 6));
@@ -299,15 +319,33 @@ mod tests {
     }
 
     #[test]
+    fn where_nobody_names_zones_both_halves_span_the_networks() {
+        let place = |id: u64| Place { zone: 0, rack: 0, prefix: id / 4, host: 100 - id };
+        let members: Vec<(NodeId, Place<u64>)> = (0..12).map(|id| (NodeId(id), place(id))).collect();
+        let (first, second) = halves(&members);
+        for half in [first, second] {
+            let in_network = |prefix| half.iter().filter(|node| place(node.0).prefix == prefix).count();
+            assert_eq!([0, 1, 2].map(in_network), [2; 3], "{half:?}");
+        }
+    }
+
+    #[test]
     fn who_is_near_is_counted_from_the_largest_on() {
-        let place = |zone, rack, host| Place { zone, rack, host };
-        let members = vec![place(1, 1, 1), place(1, 1, 2), place(1, 2, 1), place(2, 1, 1)];
-        assert_eq!(Near::count(&place(1, 1, 1), &members), Near { host: 1, rack: 2, zone: 3 });
+        let place = |zone, rack, prefix, host| Place { zone, rack, prefix, host };
+        let members = vec![
+            place(1, 1, 1, 1),
+            place(1, 1, 1, 2),
+            place(1, 1, 2, 3),
+            place(1, 2, 1, 1),
+            place(2, 1, 1, 1),
+        ];
+        let near = Near::count(&place(1, 1, 1, 1), &members);
+        assert_eq!(near, Near { host: 1, prefix: 2, rack: 3, zone: 4 });
     }
 
     #[test]
     fn who_shares_a_machine_is_one_too_many() {
-        let on = |node, rack, host| (NodeId(node), Place { zone: 1, rack, host });
+        let on = |node, rack, host| (NodeId(node), Place { zone: 1, rack, prefix: 1, host });
         assert_eq!(
             one_too_many(&[on(1, 1, 1), on(2, 1, 2), on(3, 2, 1)]),
             None,

@@ -11,6 +11,7 @@ use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use bytes::Bytes;
+use core::net::IpAddr;
 use core::time::Duration;
 use quorate_groups::join::Place;
 use quorate_kernel::{Cx, NodeId, Time};
@@ -76,7 +77,20 @@ impl Person {
         let peer = self.member.endpoints.peer.as_bytes();
         let end = peer.iter().rposition(|byte| *byte == b':').unwrap_or(peer.len());
         let (zone, rack) = (self.zone.clone(), self.rack.clone());
-        Place { zone, rack, host: Bytes::copy_from_slice(&peer[..end]) }
+        let host = &peer[..end];
+        Place { zone, rack, prefix: prefix_of(host), host: Bytes::copy_from_slice(host) }
+    }
+}
+
+/// The network of a host, as far as its address tells: what the world routes as one is no smaller than a /24, or a /48. Nothing of a name, and nothing
+/// where all nodes are on one machine.
+fn prefix_of(host: &[u8]) -> Bytes {
+    let bare = host.strip_prefix(b"[").and_then(|host| host.strip_suffix(b"]")).unwrap_or(host);
+    let address = core::str::from_utf8(bare).ok().and_then(|host| host.parse::<IpAddr>().ok());
+    match address.map(|address| address.to_canonical()).filter(|address| !address.is_loopback()) {
+        Some(IpAddr::V4(address)) => Bytes::copy_from_slice(&address.octets()[..3]),
+        Some(IpAddr::V6(address)) => Bytes::copy_from_slice(&address.octets()[..6]),
+        None => Bytes::new(),
     }
 }
 
@@ -415,5 +429,35 @@ impl Ring {
     /// The members of all groups that are known.
     pub(crate) fn members(&self) -> BTreeSet<NodeId> {
         self.groups().flat_map(|group| group.members.iter().copied()).collect()
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    fn place_at(host: &str) -> Place<Bytes> {
+        Person::stranger(fixture::member_at(1, host)).place()
+    }
+
+    #[test]
+    fn nodes_of_one_network_are_nearer_to_each_other() {
+        let prefix = |host: &str| place_at(host).prefix;
+        assert_eq!(prefix("10.1.2.3"), prefix("10.1.2.200"));
+        assert_ne!(prefix("10.1.2.3"), prefix("10.1.3.3"));
+        assert_eq!(prefix("[2001:db8:7:1::3]"), prefix("[2001:db8:7:ffff::1]"));
+        assert_ne!(prefix("[2001:db8:7::3]"), prefix("[2001:db8:8::3]"));
+        assert_eq!(prefix("[::ffff:10.1.2.9]"), prefix("10.1.2.3"), "the same address, written otherwise");
+        for nowhere in ["127.0.0.1", "127.9.0.1", "[::1]", "localhost", "node-1.rack-2", "[2001", ""] {
+            assert_eq!(prefix(nowhere), Bytes::new(), "{nowhere}");
+        }
+    }
+
+    #[test]
+    fn ports_make_no_other_machine() {
+        assert_eq!(place_at("10.1.2.3").host, "10.1.2.3");
+        assert_eq!(place_at("[2001:db8:7::3]").host, "[2001:db8:7::3]");
+        assert_eq!(place_at("node-1.rack-2").host, "node-1.rack-2");
     }
 }
