@@ -127,9 +127,12 @@ impl fmt::Display for Misfit {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match self {
             Misfit::Contradiction(id) => {
-                write!(f, "group {id:?} and another were seen at different times: ask them again")
+                write!(
+                    f,
+                    "group {id:?} and another were seen at different times, one of them before the other changed"
+                )
             }
-            Misfit::Unknown(id) => write!(f, "nothing is known of group {id:?}: ask it first"),
+            Misfit::Unknown(id) => write!(f, "nothing is known of group {id:?}"),
             Misfit::NotNeighbours(left, right) => {
                 write!(f, "group {right:?} does not follow {left:?} on the ring")
             }
@@ -142,7 +145,7 @@ impl fmt::Display for Misfit {
                 write!(f, "each group has 1 to {MEMBERS_MAX} members, and each member one group")
             }
             Misfit::Nothing => write!(f, "that changes nothing"),
-            Misfit::NameTaken(id) => write!(f, "there is a group {id:?}: draw another name"),
+            Misfit::NameTaken(id) => write!(f, "there is a group {id:?} already"),
         }
     }
 }

@@ -5,12 +5,13 @@ use alloc::format;
 use alloc::string::String;
 use core::num::NonZeroU16;
 use quorate_groups::{Group, GroupId, Name, Span};
-use quorate_kernel::{ClusterId, NodeId};
+use quorate_kernel::{ClusterId, Cx, Marks, NodeId, Position, Rng, Time, Wall};
+use quorate_store::MemoryStore;
 
 use crate::config::{Limits, NodeConfig, Placing, Topology};
 use crate::endpoints::Endpoints;
 use crate::interface::Member;
-use crate::machine::Node;
+use crate::machine::{Node, Out};
 
 /// How many buckets there are.
 pub(crate) const BUCKETS: NonZeroU16 = NonZeroU16::new(8).unwrap();
@@ -52,4 +53,12 @@ pub(crate) fn group(id: u64, (first, end): (u16, u16), members: &[u64]) -> Group
         span: Span { start: at(first), end: at(end) },
         members: members.into_iter().collect(),
     }
+}
+
+/// Does something with the context of a step at a moment.
+pub(crate) fn at<T>(now: Time, act: impl FnOnce(&mut Cx<'_>, &mut Out) -> T) -> T {
+    let (mut rng, mut store, mut marks) = (Rng::new(1), MemoryStore::new(), Marks::default());
+    let wall = Wall { unix_ms: 1_000_000 + now.0 / 1_000_000, error_ms: 0 };
+    let mut cx = Cx { me: NodeId(1), now, wall, rng: &mut rng, store: &mut store, marks: &mut marks };
+    act(&mut cx, &mut Out::new(Position::default()))
 }

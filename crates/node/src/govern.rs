@@ -5,6 +5,8 @@
 //! was, or how many others are at it. What comes too late has no effect, and is thought over again after a while.
 
 use alloc::collections::BTreeMap;
+use alloc::format;
+use alloc::string::String;
 use alloc::sync::Arc;
 use alloc::vec::Vec;
 use core::time::Duration;
@@ -12,7 +14,7 @@ use quorate_api::{Bucket, Outcome, Reply};
 use quorate_groups::join::{Near, Place, one_too_many};
 use quorate_groups::load::middle;
 use quorate_groups::resilience::{Resize, resize};
-use quorate_groups::{Edits, Group, GroupId, MEMBERS_MAX, Operation, Seat, Stand};
+use quorate_groups::{Edits, Group, GroupId, MEMBERS_MAX, Misfit, Operation, Seat, Stand};
 use quorate_kernel::{Cx, NodeId, Time};
 use quorate_shard::{Mutant, Note, Part};
 
@@ -84,11 +86,13 @@ impl Node {
         let (asker, wanted) = wish.map_or((None, None), |(asker, wanted)| (Some(asker), Some(wanted)));
         let wanted = wanted.or_else(|| self.operation_due(cx, home, &stand));
         let Some(Wanted { operation, deeds }) = wanted else { return };
-        let Some(parts) = self.parts_of(cx, &operation, &stand, seat) else {
-            let why = "it makes no sense by what is known of the groups: look at them and try again";
-            self.dismiss(cx, deeds, why);
-            let outcome = AdminOutcome::Refused(why.into());
-            return asker.into_iter().for_each(|asker| self.admin_ended(asker, outcome.clone(), out));
+        let parts = match self.parts_of(cx, &operation, &stand, seat) {
+            Ok(parts) => parts,
+            Err(why) => {
+                self.dismiss(cx, deeds, &why);
+                let outcome = AdminOutcome::Refused(why);
+                return asker.into_iter().for_each(|asker| self.admin_ended(asker, outcome.clone(), out));
+            }
         };
         cx.marks.hit(mark_of(&operation));
         let (now, wall) = (cx.now, cx.wall);
@@ -295,15 +299,18 @@ impl Node {
         middle(&self.pieces_of(group))
     }
 
-    /// What an operation is at each of the homes concerned; none if it makes no sense by what is known, or too little is.
+    /// What an operation is at each of the homes concerned.
+    ///
+    /// # Errors
+    /// If it makes no sense by what is known, or too little is: why, and what an operator can do.
     fn parts_of(
         &self,
         cx: &mut Cx<'_>,
         operation: &Operation,
         stand: &Stand,
         seat: Seat,
-    ) -> Option<BTreeMap<Bucket, Part>> {
-        let ring = self.ring()?;
+    ) -> Result<BTreeMap<Bucket, Part>, String> {
+        let ring = self.ring().ok_or("the nodes of this cluster form no groups")?;
         let mut seats = Vec::new();
         for id in operation.changed() {
             if id == stand.group.name.id {
@@ -311,24 +318,33 @@ impl Node {
                 continue;
             }
             let beside = [&stand.before, &stand.after].into_iter().find(|group| group.name.id == id);
-            let other = beside.or_else(|| ring.groups().find(|group| group.name.id == id))?;
-            seats.push(ring.seats.get(&ring.home(other))?.clone());
+            let other = beside.or_else(|| ring.groups().find(|group| group.name.id == id));
+            let other = other.and_then(|other| ring.seats.get(&ring.home(other)));
+            seats.push(other.ok_or_else(|| refusal(Misfit::Unknown(id)))?.clone());
         }
-        let fresh =
-            match operation.new_home(&seats).map(|home| Bucket::of_position(home, self.config.buckets)) {
-                // Whoever has no copy does not know what is there.
-                Some(home) if !self.replicas.contains_key(&home) => return None,
-                Some(home) => self.seat(home).unwrap_or_default(),
-                None => Seat::default(),
-            };
+        let fresh = match operation
+            .new_home(&seats)
+            .map(|home| Bucket::of_position(home, self.config.buckets))
+        {
+            // Whoever has no copy does not know what is there.
+            Some(home) if !self.replicas.contains_key(&home) => {
+                return Err(format!(
+                    "the new border is at bucket {}, of which node {}, which speaks for the group, has no copy yet: try again \
+                         once `quorate groups` shows that the group has it",
+                    home.0, self.config.me.id,
+                ));
+            }
+            Some(home) => self.seat(home).unwrap_or_default(),
+            None => Seat::default(),
+        };
         match operation.edits(&seats, &fresh) {
             Ok(edits) => {
                 let changed: Vec<Group> = seats.iter().filter_map(|seat| Some(seat.stand()?.group)).collect();
-                Some(self.parts(edits, &changed))
+                Ok(self.parts(edits, &changed))
             }
-            Err(_) => {
+            Err(misfit) => {
                 cx.marks.hit("node.group.misfit");
-                None
+                Err(refusal(misfit))
             }
         }
     }
@@ -378,7 +394,50 @@ fn mark_of(operation: &Operation) -> &'static str {
     }
 }
 
+/// What an operator is told whose operation makes no sense.
+fn refusal(misfit: Misfit) -> String {
+    let advice = match misfit {
+        // Whoever speaks for it tells what it is twice a second; whoever knows nothing of it looks for it.
+        Misfit::Contradiction(_) | Misfit::Unknown(_) => "wait a second and try again",
+        Misfit::NotNeighbours(..) | Misfit::Border(_) => "`quorate groups` shows where groups begin and end",
+        Misfit::Member(_) | Misfit::NoMember(_) | Misfit::Members => {
+            "`quorate groups` shows who is a member of which"
+        }
+        Misfit::Nothing => "nothing is to be done",
+        Misfit::NameTaken(_) => "try again",
+    };
+    format!("{misfit}; {advice}")
+}
+
 /// A name that no other group has. 53 bits, so that it survives tools that read JSON numbers as floating point.
 pub(crate) fn draw_name(cx: &mut Cx<'_>) -> GroupId {
     GroupId(cx.rng.next_u64() >> 11)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+
+    #[test]
+    fn operators_are_told_why_an_operation_makes_no_sense_and_what_to_do() {
+        let node = fixture::node(9, &[]);
+        let seat = Seat::founded(Group::founded([1, 2, 3].map(NodeId).into()));
+        let stand = seat.stand().unwrap();
+        let (id, unknown) = (stand.group.name.id, GroupId(99));
+        let why = |operation: Operation| {
+            fixture::at(Time(1), |cx, _| node.parts_of(cx, &operation, &stand, seat.clone()).unwrap_err())
+        };
+        let twice = Operation::Members { group: id, add: [NodeId(2)].into(), remove: Vec::new() };
+        assert!(why(twice).starts_with("node 2 is a member already; `quorate groups` shows"));
+        let alone = Operation::Merge { left: id, right: id, name: GroupId(5) };
+        assert!(why(alone).contains("does not follow"));
+        let nobody = why(Operation::Migrate { node: NodeId(2), from: id, to: unknown });
+        assert!(nobody.starts_with("nothing is known of group"), "{nobody}");
+        let border = Bucket(4).ring_start(fixture::BUCKETS);
+        let split =
+            Operation::Split { group: id, border, first: [NodeId(1)].into(), names: [7, 8].map(GroupId) };
+        let no_copy = why(split);
+        assert!(no_copy.contains("bucket 4, of which node 9") && no_copy.contains("try again"), "{no_copy}");
+    }
 }
