@@ -124,7 +124,8 @@ pub struct GroupStatus {
     /// Whether all its buckets are where it is; nobody but its members knows.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub settled: Option<bool>,
-    /// What is asked of it in a second.
+    /// What its buckets have to do in a second: requests, and messages that their logs have for their leaders because of them. Of each bucket as
+    /// whoever speaks for the group has said it last.
     pub load: u64,
 }
 

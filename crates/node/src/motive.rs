@@ -93,7 +93,7 @@ impl fmt::Display for SizeWanted {
 pub struct Burden {
     /// How many buckets.
     pub buckets: usize,
-    /// Requests in a second for them.
+    /// Requests and messages of logs in a second for them.
     pub load: u64,
 }
 
@@ -113,7 +113,7 @@ pub enum Motive {
     Configured,
     /// An operator empties the node; it asked its group to let it go.
     Emptied,
-    /// Members were in no view or not connected for so long.
+    /// Members could not be reached, or answered nothing, for so long.
     Gone {
         /// The one that was missed last, in milliseconds.
         missing_ms: u64,
@@ -154,7 +154,7 @@ pub enum Motive {
         /// How many it should have.
         size: SizeWanted,
     },
-    /// Some group has much more to do than the mean of all. Requests in a second, for each member.
+    /// Some group has much more to do than the mean of all. Requests and messages of logs in a second, for each member.
     Uneven {
         /// Of the group that gives something away.
         load: u64,
@@ -165,7 +165,8 @@ pub enum Motive {
         /// Of all groups.
         mean: u64,
     },
-    /// The group has no more to do than others, but buckets are whole, and one member has much more than the mean of all. Requests in a second.
+    /// The group has no more to do than others, but buckets are whole, and one member has much more than the mean of all. Requests and
+    /// messages of logs in a second.
     Lumpy {
         /// Of that member, however the buckets are led.
         busiest: u64,
@@ -192,9 +193,9 @@ pub enum Motive {
         /// How many groups were looked at.
         groups: usize,
     },
-    /// All groups that were looked at are safe, and this one has most to do.
+    /// All groups that were looked at are safe, and this one has about as much to do as the one that has most.
     Busy {
-        /// Requests in a second, for each member.
+        /// Requests and messages of logs in a second, of the whole group.
         load: u64,
         /// How many groups were looked at.
         groups: usize,
@@ -312,7 +313,7 @@ impl fmt::Display for Motive {
                 agreement_us.map_or(Ok(()), |us| write!(f, ": agreements in {}", Micros(us)))
             }
             Motive::Busy { load, groups } => {
-                write!(f, "of {groups} groups, all safe, the busiest: {load}/s for each member")
+                write!(f, "of {groups} groups, all safe, one of the busiest: {load}/s altogether")
             }
             Motive::Leaderless => write!(f, "nobody led"),
             Motive::LeaderGone => write!(f, "who led is no member or cannot be reached"),
@@ -366,6 +367,11 @@ mod tests {
                 Motive::Near { agreement_us: Some(1_500), groups: 3 },
                 Policy::Latency,
                 "of 3 groups, all safe, the nearest: agreements in 1.5ms",
+            ),
+            (
+                Motive::Busy { load: 900, groups: 4 },
+                Policy::Load,
+                "of 4 groups, all safe, one of the busiest: 900/s altogether",
             ),
             (
                 Motive::Elected { assigned: NodeId(4) },
