@@ -35,17 +35,22 @@ pub(crate) fn status(status: &Status, format: Format) -> Result<()> {
 
 /// The cluster as tables.
 pub(crate) fn render(view: &ClusterView) -> String {
+    let all = view.buckets();
+    // Of several buckets, whom a node believes to lead the first says nothing of the others.
+    let is_cut = all.len() > 1;
+    let leader = if is_cut { "LEADS" } else { "LEADER" };
     let mut table = Table::new(&[
-        "NODE", "STATE", "ROLE", "LEADER", "LIST", "APPLIED", "CHOSEN", "LAST", "KEYS", "CLIENTS", "MEMORY",
+        "NODE", "STATE", "ROLE", leader, "LIST", "APPLIED", "CHOSEN", "LAST", "KEYS", "CLIENTS", "MEMORY",
         "PID", "ADMIN",
     ]);
     for node in &view.nodes {
-        table.row(row(node));
+        let led = all.iter().filter(|bucket| bucket.believed_leader == node.id && node.id.is_some());
+        table.row(row(node, is_cut.then(|| led.count())));
     }
     let mut text = table.render();
     text.push('\n');
-    if view.newest().is_some_and(|newest| newest.node.buckets.len() > 1) {
-        text.push_str(&buckets(view));
+    if is_cut {
+        text.push_str(&buckets(&all));
         text.push('\n');
     }
     if let Some(newest) = view.newest().filter(|newest| !newest.node.groups.is_empty()) {
@@ -60,7 +65,8 @@ pub(crate) fn render(view: &ClusterView) -> String {
     text
 }
 
-fn row(node: &NodeView) -> Vec<String> {
+/// What is said of a node; of a cluster with several buckets, how many of them it leads.
+fn row(node: &NodeView, led: Option<usize>) -> Vec<String> {
     let dash = || "-".to_owned();
     let id = node.id.map_or_else(dash, |id| id.to_string());
     let pid = node.pid.map_or_else(dash, |pid| pid.to_string());
@@ -70,7 +76,10 @@ fn row(node: &NodeView) -> Vec<String> {
             let says = &report.node;
             cells.extend([
                 says.role.clone(),
-                says.believed_leader.map_or_else(dash, |id| id.to_string()),
+                match led {
+                    Some(count) => count.to_string(),
+                    None => says.believed_leader.map_or_else(dash, |id| id.to_string()),
+                },
                 says.epoch.to_string(),
                 says.log_applied.to_string(),
                 says.log_chosen.to_string(),
@@ -87,10 +96,10 @@ fn row(node: &NodeView) -> Vec<String> {
 }
 
 /// The buckets, each as who leads it sees it.
-fn buckets(view: &ClusterView) -> String {
+fn buckets(all: &[&BucketStatus]) -> String {
     let mut table =
         Table::new(&["BUCKET", "SLOTS", "LEADER", "MEMBERS", "QUORUM", "APPLIED", "CHOSEN", "LAST", "KEYS"]);
-    for bucket in view.buckets() {
+    for bucket in all {
         let members: Vec<String> = bucket.members.iter().map(ToString::to_string).collect();
         table.row([
             bucket.bucket.0.to_string(),
