@@ -29,6 +29,33 @@ pub fn size_for(chance: f64, most: f64) -> usize {
     sizes.clone().find(fits).or(sizes.next_back()).unwrap_or(3)
 }
 
+/// By how much the chance that a member dies has to be above what a size can bear before groups get more members.
+const GROWS: f64 = 1.1;
+
+/// And how much below what a smaller size could bear before they get fewer: one member too many makes writes a little dearer, one too few may cost the majority.
+const SHRINKS: f64 = 1.6;
+
+/// The size that is wanted from now on, of groups that were to have `kept`, where members die with this chance, which may be off by such a part of itself. It stays as it is while what was measured is near
+/// a limit between two sizes: what chance adds to the figures and takes from them would make groups split and merge, and of two that speak for neighbours one
+/// might split what the other merges.
+pub fn size_kept((chance, doubt): (f64, f64), most: f64, kept: usize) -> usize {
+    kept.clamp(
+        size_for(chance / (GROWS + doubt), most),
+        size_for((chance * (SHRINKS + doubt)).min(1.0), most),
+    )
+}
+
+/// The chance with which members may die of groups that are to fail with at most `most` and to have so many members, with some room to the limit.
+pub fn chance_for(size: usize, most: f64) -> f64 {
+    let (mut fits, mut fails) = (0.0, 1.0);
+    for _ in 0..100 {
+        let middle = (fits + fails) / 2.0;
+        let is_safe = chance_of_failure(&vec![middle; size]) <= most;
+        *(if is_safe { &mut fits } else { &mut fails }) = middle;
+    }
+    fits / GROWS
+}
+
 /// How large groups should be. Below the least they merge, above the most they split; the halves of a split are not below the
 /// least, so that nothing goes to and fro.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -176,6 +203,38 @@ mod tests {
         assert_eq!(Sizes::around(9), Sizes { least: 6, most: 11 });
         assert_eq!(Sizes::around(3), Sizes { least: 3, most: 5 });
         assert_eq!([1, 2].map(|wanted| Sizes::around(wanted).least), [1, 2]);
+    }
+
+    #[test]
+    fn sizes_do_not_go_to_and_fro_by_what_chance_adds() {
+        for seed in 0..200 {
+            let mut rng = Rng::new(seed);
+            let chance = libm::exp(-10.0 * rng.fraction());
+            let mut size = [3, 5, 7, 9, 13, 21][rng.below(6) as usize];
+            let mut steps = Vec::from([size]);
+            for _ in 0..200 {
+                let noise = 1.0 / 1.2 + rng.fraction() * (1.2 - 1.0 / 1.2);
+                size = size_kept((chance * noise, 0.0), 1e-7, size);
+                steps.push(size);
+            }
+            assert!(steps.is_sorted() || steps.iter().rev().is_sorted(), "seed {seed}: {steps:?}");
+            let right = [1.05, 1.36].map(|off| size_for((chance * off).min(1.0), 1e-7));
+            assert!((right[0]..=right[1]).contains(&size), "seed {seed}: {size}, not {right:?}");
+        }
+    }
+
+    #[test]
+    fn a_size_changes_once_another_is_clearly_wanted() {
+        // Nine are enough up to 0.0154, seven up to 0.0073.
+        let kept = |size| {
+            [0.004, 0.005, 0.0085, 0.013, 0.0165, 0.018].map(|chance| size_kept((chance, 0.0), 1e-7, size))
+        };
+        assert_eq!(kept(9), [7, 9, 9, 9, 9, 11]);
+        assert_eq!(kept(7), [7, 7, 9, 9, 9, 11]);
+        assert_eq!(size_kept((0.9, 0.0), 1e-7, 3), 63);
+        for size in [3, 5, 7, 9, 13] {
+            assert_eq!(size_for(chance_for(size, 1e-7), 1e-7), size);
+        }
     }
 
     /// Lets groups of a ring resize themselves, in any order, until none wants to; how often they did.

@@ -152,7 +152,7 @@ impl Node {
     /// What should become of a group, by the policies.
     fn operation_due(&mut self, cx: &mut Cx<'_>, home: Bucket, stand: &Stand) -> Option<Wanted> {
         let group = &stand.group;
-        let size = self.size_wanted(cx.now);
+        let size = self.size_wanted();
         let (wanted, staying) = self.members_change(cx, home, group, size)?;
         if wanted.is_some() {
             return wanted;

@@ -84,11 +84,11 @@ impl Node {
         if self.stopping || ring.drained {
             return;
         }
-        if let Some(home) = self.home_to_ask_again(cx.now) {
+        if let Some(home) = self.home_to_ask_again() {
             return self.ask_to_be_let_in(cx, home, out);
         }
         let aim = self.policies().join;
-        let mut groups = self.with_room(cx.now);
+        let mut groups = self.with_room();
         if !self.ring().is_some_and(Ring::knows_all) {
             let anywhere = cx.rng.next_u64();
             self.seek_position(cx, anywhere, out);
@@ -121,8 +121,8 @@ impl Node {
     }
 
     /// Where a group has its home that was just asked, and is to be asked again.
-    fn home_to_ask_again(&mut self, now: Time) -> Option<Bucket> {
-        let most = self.members_most(self.size_wanted(now));
+    fn home_to_ask_again(&mut self) -> Option<Bucket> {
+        let most = self.members_most(self.size_wanted());
         let ring = self.ring_mut()?;
         let (again, times) = ring.asks_again.take()?;
         ring.asks_again = (times > 1).then_some((again, times - 1));
@@ -148,8 +148,8 @@ impl Node {
     }
 
     /// The groups that take somebody in, of those that are known.
-    fn with_room(&self, now: Time) -> Vec<Group> {
-        let most = self.members_most(self.size_wanted(now));
+    fn with_room(&self) -> Vec<Group> {
+        let most = self.members_most(self.size_wanted());
         let Some(ring) = self.ring() else { return Vec::new() };
         let is_open = |group: &&Group| ring.is_whole(group) && group.members.len() < most;
         ring.groups().filter(is_open).cloned().collect()

@@ -10,6 +10,7 @@
 extern crate alloc;
 
 mod admin;
+mod ages;
 mod answers;
 mod beat;
 mod buckets;

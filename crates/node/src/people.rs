@@ -227,6 +227,7 @@ impl Node {
         // Says only who and where this node is, and others are; what groups are is chosen.
         let mut say = |word| out.send_early(to, Message::Group(Box::new(word)));
         say(Word::Here(self.myself()));
+        self.lived().into_iter().for_each(&mut say);
         if ring.group_with(to).is_none() {
             let others = ring.people.known.values().filter(|person| person.member.id != to);
             say(Word::People(others.take(TOLD_MAX).cloned().collect()));
@@ -400,11 +401,13 @@ impl Node {
         if !used.is_empty() {
             ring.people.known.retain(|id, _| is_used(id));
         }
-        let me = self.myself();
+        let words: Vec<Word> = [Word::Here(self.myself())].into_iter().chain(self.lived()).collect();
         let chosen = self.ring().map(|ring| &ring.people.chosen);
         for peer in chosen.into_iter().flatten() {
-            // Says only who and where this node is.
-            out.send_early(*peer, Message::Group(Box::new(Word::Here(me.clone()))));
+            for word in &words {
+                // Says only who and where this node is, and what it has seen.
+                out.send_early(*peer, Message::Group(Box::new(word.clone())));
+            }
         }
     }
 

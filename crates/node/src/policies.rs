@@ -1,4 +1,4 @@
-//! Which policies the groups of the ring follow, and what these need to know: how far nodes are from each other, and how long they live.
+//! Which policies the groups of the ring follow, and what these need to know: how far nodes are from each other (how long they live: `ages.rs`).
 //!
 //! All of it is soft: a node measures for itself, tells whoever speaks for its group how long agreements would take if it led, and hears from
 //! those who speak which policies are followed. What it decides is only who should do what (`quorate_groups::{join, preset, resilience}`).
@@ -10,33 +10,26 @@ use core::time::Duration;
 use quorate_api::Bucket;
 use quorate_groups::Group;
 use quorate_groups::join::{Aim, agreement, halves, may_lead, near_and_far};
-use quorate_groups::lifetimes::Lifetimes;
 use quorate_groups::preset::{Measured, Policies, Preset};
-use quorate_groups::resilience::{Sizes, chance_of_failure, size_for};
 use quorate_kernel::{Cx, NodeId, Time};
 
+use crate::ages::Ages;
+use crate::config::NodeConfig;
 use crate::deeds::{How, What};
 use crate::journal::Clocks;
 use crate::machine::{Node, Out};
 use crate::message::Message;
-use crate::motive::{Motive, SizeByLifetimes, SizeWanted};
+use crate::motive::Motive;
 use crate::ring::Word;
 
 /// How often the way to others is measured.
-const LOOK_EVERY: Duration = Duration::from_secs(1);
+pub(crate) const LOOK_EVERY: Duration = Duration::from_secs(1);
 /// Members tell how long agreements take whenever they look. What is older than this counts no more.
 const TOLD_WITHIN: Duration = Duration::from_secs(3);
-/// While more nodes than this are known, it is looked only one time in `RARELY` who of them lives.
-const MANY: usize = 256;
-const RARELY: u32 = 5;
 /// Nodes to which the way is known; more are not remembered.
 const KNOWN_MAX: usize = 128;
 /// A way that was longer of late counts for so much of what is known.
 const SHARE: u32 = 8;
-/// How long nodes live where nothing was seen yet.
-const EXPECTED: Duration = Duration::from_secs(24 * 60 * 60);
-/// What it takes to notice that a member is gone and to put another in its place, beside what was chosen.
-const REPLACED: Duration = Duration::from_secs(2);
 
 /// What a node has measured.
 #[derive(Debug)]
@@ -45,11 +38,8 @@ pub(crate) struct Sights {
     ways: BTreeMap<NodeId, Duration>,
     /// For whoever speaks for a group: how long agreements take that its members lead, and when they said so.
     agreements: BTreeMap<NodeId, (Duration, Time)>,
-    lifetimes: Lifetimes,
-    /// Members of groups, and since when.
-    born: BTreeMap<NodeId, Time>,
+    pub(crate) ages: Ages,
     looked_at: Time,
-    watched_at: Time,
     /// Which policies this node's own group follows, as was said last; as long as it is in none: any group.
     heard: Preset,
     /// By home: which policies this node has chosen, for whose groups it speaks.
@@ -57,14 +47,12 @@ pub(crate) struct Sights {
 }
 
 impl Sights {
-    pub(crate) fn new() -> Sights {
+    pub(crate) fn new(config: &NodeConfig) -> Sights {
         Sights {
             ways: BTreeMap::new(),
             agreements: BTreeMap::new(),
-            lifetimes: Lifetimes::new(EXPECTED),
-            born: BTreeMap::new(),
+            ages: Ages::new(config),
             looked_at: Time::default(),
-            watched_at: Time::default(),
             heard: Preset::Steady,
             chosen: BTreeMap::new(),
         }
@@ -107,6 +95,11 @@ impl Sights {
         agreement(&ways)
     }
 
+    /// The way to these alone is remembered.
+    pub(crate) fn keep_ways(&mut self, there: &BTreeSet<NodeId>) {
+        self.ways.retain(|id, _| there.contains(id));
+    }
+
     /// Who of the members is not much slower to agree than the fastest. Of those who lead already it takes more.
     pub(crate) fn may_lead(&self, members: &[NodeId], leads: impl Fn(&NodeId) -> bool) -> Vec<bool> {
         let agreements: Vec<_> = members.iter().map(|id| (self.agreement_led_by(id), leads(id))).collect();
@@ -136,37 +129,6 @@ impl Sights {
         };
         members.iter().map(way).collect()
     }
-
-    /// Nothing is known any more of the group that had these members: it is not that they died.
-    pub(crate) fn forget(&mut self, members: &[NodeId]) {
-        self.born.retain(|id, _| !members.contains(id));
-    }
-
-    /// Watches who lives and who is gone.
-    fn watch(&mut self, now: Time, there: &BTreeSet<NodeId>) {
-        let since = now.since(self.watched_at);
-        for id in there {
-            let born = *self.born.entry(*id).or_insert(now);
-            let age = now.since(born);
-            self.lifetimes.lived(age.saturating_sub(since), since.min(age));
-        }
-        for (_, born) in self.born.extract_if(.., |id, _| !there.contains(id)) {
-            self.lifetimes.died(now.since(born));
-        }
-        self.ways.retain(|id, _| there.contains(id));
-        self.watched_at = now;
-    }
-
-    /// Whether it is time to look who lives. In a large ring there is much to look at, and somebody dies all the time.
-    fn watches(&self, now: Time) -> bool {
-        self.born.len() <= MANY || now.since(self.watched_at) >= RARELY * LOOK_EVERY
-    }
-
-    /// The chance that a member of an age dies within so long.
-    fn chance_of_death(&self, now: Time, id: NodeId, within: Duration) -> f64 {
-        let age = self.born.get(&id).map_or(Duration::ZERO, |born| now.since(*born));
-        self.lifetimes.chance_of_death(age, within)
-    }
 }
 
 /// Saturates.
@@ -185,49 +147,6 @@ impl Node {
     pub(crate) fn policies_of(&self, group: &Group) -> Policies {
         let chosen = || self.ring().map(|ring| ring.sights.preset(ring.home(group)));
         self.config.placing.preset.or_else(chosen).unwrap_or(Preset::Steady).policies()
-    }
-
-    /// How many members groups should have, and what that follows from.
-    pub(crate) fn size_wanted(&self, now: Time) -> SizeWanted {
-        let around = |wanted: usize, lifetimes| {
-            let Sizes { least, most } = Sizes::around(wanted);
-            SizeWanted { least, most, wanted, lifetimes }
-        };
-        let (Some(ring), Some(most)) = (self.ring(), self.failure_most()) else {
-            return around(usize::from(self.config.copies), None);
-        };
-        let within = self.config.repair_after() + REPLACED;
-        let (sum, count) = ring.sights.born.keys().fold((0.0, 0.0), |(sum, count), id| {
-            (sum + ring.sights.chance_of_death(now, *id, within), count + 1.0)
-        });
-        let death = if count > 0.0 { sum / count } else { 0.0 };
-        let nines = self.config.placing.nines;
-        around(size_for(death, most), Some(SizeByLifetimes { death, nines }))
-    }
-
-    /// The chance of failing before it is whole again that a group may have; none if sizes do not follow from it.
-    fn failure_most(&self) -> Option<f64> {
-        let nines = self.config.placing.nines;
-        (nines > 0).then(|| (0..nines).fold(1.0, |chance, _| chance / 10.0))
-    }
-
-    /// The same, where sizes are given: a group that has as many as are wanted is safe, and others are not known to be.
-    pub(crate) fn chance_of_failure_most(&self) -> f64 {
-        self.failure_most().unwrap_or_default()
-    }
-
-    /// The chance that a group fails before it is whole again, as far as it is known.
-    pub(crate) fn chance_of_failure(&self, now: Time, group: &Group) -> Option<f64> {
-        let ring = self.ring()?;
-        if self.failure_most().is_none() {
-            let copies = usize::from(self.config.copies);
-            let wanted = if self.policies().fills_first { copies } else { Sizes::around(copies).least };
-            return (group.members.len() >= wanted).then_some(0.0);
-        }
-        let within = self.config.repair_after() + REPLACED;
-        let chances: Vec<f64> =
-            group.members.iter().map(|id| ring.sights.chance_of_death(now, *id, within)).collect();
-        Some(chance_of_failure(&chances))
     }
 
     /// Measures the ways to the members of groups.
@@ -265,13 +184,13 @@ impl Node {
             return;
         };
         // A connection that ends may be one that was not needed: who is dead is let go by its group.
-        let there = ring.sights.watches(now).then(|| ring.members());
+        let there = ring.sights.ages.watches(now).then(|| ring.members());
         let watched = self.watched();
         self.ask_how_far(now, watched.iter().copied(), out);
+        there.into_iter().for_each(|there| self.watch_ages((now, cx.wall), &there));
         let Some(ring) = self.ring_mut() else { return };
         ring.sights.looked_at = now;
         ring.sights.forget_old_agreements(now);
-        there.into_iter().for_each(|there| ring.sights.watch(now, &there));
         ring.people.watch_only(&watched);
         watched.iter().for_each(|id| ring.people.watch(*id, now));
         let Some(group) = ring.group_with(me) else { return };
@@ -332,9 +251,7 @@ impl Node {
         let (Some(least), Some(most)) = (agreements().min(), agreements().max()) else {
             return (sights.preset(home), None);
         };
-        let within = self.config.repair_after() + REPLACED;
-        let death: f64 = group.members.iter().map(|id| sights.chance_of_death(now, *id, within)).sum();
-        let death = death / group.members.len().max(1) as f64;
+        let death = sights.ages.chance_of_death(now, group.members.iter().copied());
         let chosen = Preset::auto(Measured { death, latencies: (least, most) }, sights.preset(home));
         (chosen, Some(Motive::Measured { death, least_us: micros(least), most_us: micros(most) }))
     }
@@ -363,7 +280,7 @@ mod tests {
 
     #[test]
     fn the_way_is_the_shortest_of_late() {
-        let (mut sights, ms) = (Sights::new(), Duration::from_millis);
+        let (mut sights, ms) = (Sights::new(&fixture::node(9, &[]).config), Duration::from_millis);
         sights.measured(NodeId(1), ms(10));
         sights.measured(NodeId(1), ms(90));
         assert_eq!(sights.by_way(ME, &[NodeId(1)]), Some([(NodeId(1), ms(20))].into()));
@@ -375,7 +292,8 @@ mod tests {
     /// Or two speakers in turn, of which one remembered what the other had said among other fellows, made each other lead for ever.
     #[test]
     fn what_a_member_said_of_agreements_long_ago_is_forgotten() {
-        let (mut sights, second) = (Sights::new(), |second: u64| Time(second * 1_000_000_000));
+        let (mut sights, second) =
+            (Sights::new(&fixture::node(9, &[]).config), |second: u64| Time(second * 1_000_000_000));
         let (near, far) = (NodeId(6), NodeId(4));
         sights.agreements.insert(near, (Duration::from_micros(286), second(1)));
         sights.agreements.insert(far, (Duration::from_millis(38), second(3)));
@@ -420,20 +338,5 @@ mod tests {
         assert_eq!(look(&mut node, [40, 40], Preset::Wide), [steady, wide]);
         node.ring_mut().unwrap().sights.speak_for(&[Bucket(4)].into());
         assert_eq!(look(&mut node, [40, 40], Preset::Wide), [wide, wide]);
-    }
-
-    #[test]
-    fn who_is_gone_has_lived_for_as_long_as_it_was_seen() {
-        let mut sights = Sights::new();
-        let second = |second: u64| Time(second * 1_000_000_000);
-        let before = sights.chance_of_death(second(0), NodeId(1), Duration::from_secs(5));
-        for now in 1..100 {
-            // One of three dies every ten seconds, and another comes.
-            let there = [now / 10 * 3, now / 10 * 3 + 1, now / 10 * 3 + 2].map(NodeId).into();
-            sights.watch(second(now), &there);
-        }
-        let after = sights.chance_of_death(second(100), NodeId(30), Duration::from_secs(5));
-        assert!(before < 1e-3 && after > 1e-3, "{before} {after}");
-        assert_eq!(sights.born.len(), 3);
     }
 }

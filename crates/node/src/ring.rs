@@ -16,6 +16,7 @@ use core::cell::OnceCell;
 use core::num::NonZeroU16;
 use quorate_api::Bucket;
 use quorate_buckets::Due;
+use quorate_groups::lifetimes::Seen;
 use quorate_groups::preset::Preset;
 use quorate_groups::{Group, GroupId, Line, Seat, Which};
 use quorate_kernel::{NodeId, Time, wire};
@@ -80,6 +81,13 @@ pub enum Word {
     Found(Box<Found>),
     /// From a member that is in another group as well to whoever speaks for its group: let me go.
     Twice,
+    /// To whoever a connection stands to, and now and then: how long nodes live, as the sender has seen it or heard of others.
+    Lived {
+        /// What was seen.
+        seen: Seen,
+        /// How many members groups should have.
+        wanted: u8,
+    },
 }
 
 /// A bucket, what is asked of it in a second, and who should lead it.
@@ -202,7 +210,7 @@ impl Ring {
                 leaders: BTreeMap::new(),
                 missing: BTreeMap::new(),
                 efforts: BTreeMap::new(),
-                sights: Sights::new(),
+                sights: Sights::new(config),
                 sampled: Vec::new(),
                 journal: Journal::default(),
                 asked: None,
@@ -294,7 +302,7 @@ impl Ring {
         self.list.take();
         self.heard.remove(&group.name.id);
         self.seats.remove(&self.home(group));
-        self.sights.forget(&group.members);
+        self.sights.ages.forget(&group.members);
     }
 
     /// Whether it is known of each bucket to which group it belongs.

@@ -256,6 +256,7 @@ impl Node {
                 self.tell_group(home, from, out);
             }
             Word::Leaves => self.on_leaves_group(home, from, false),
+            Word::Lived { seen, wanted } => self.on_lived(cx.now, &seen, wanted),
             Word::Twice => self.on_leaves_group(home, from, true),
             Word::Load(load) => self.on_load(home, load),
             Word::Echo { at, is_back } => self.on_echo(cx.now, from, (at, is_back), out),

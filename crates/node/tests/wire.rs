@@ -238,6 +238,7 @@ fn of_groups() -> Vec<(&'static str, Message)> {
         ("group.seat", Message::Group(Box::new(told_seat()))),
         ("group.wants", Message::Group(Box::new(Word::Wants))),
         ("group.leaves", Message::Group(Box::new(Word::Leaves))),
+        ("group.lived", Message::Group(Box::new(Word::Lived { seen: vec![(0, 0), (90_000, 3)], wanted: 9 }))),
         ("group.twice", Message::Group(Box::new(Word::Twice))),
         ("group.load", Message::Group(Box::new(Word::Load(300)))),
         ("group.echo", Message::Group(Box::new(Word::Echo { at: Time(300), is_back: true }))),

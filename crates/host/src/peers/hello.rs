@@ -26,10 +26,11 @@ pub(crate) const FRAME_VERSION: u16 = 1;
 /// - 7: what a home keeps of a neighbour tells when the link to it was last replaced.
 /// - 8: a node that asks its group to let it go says whether it is in another.
 /// - 9: transactions over several buckets, and answers to them, that go to one node are one message. Clusters as in version 1 have none.
-pub(crate) const VERSIONS: (u16, u16) = (1, 9);
+/// - 10: nodes of a ring tell each other how long nodes live.
+pub(crate) const VERSIONS: (u16, u16) = (1, 10);
 
 /// Clusters of several buckets, of copies or of groups need this version.
-const VERSION_OF_SHAPES: u16 = 9;
+const VERSION_OF_SHAPES: u16 = 10;
 
 /// Kind of a frame that holds a [`Hello`].
 pub(crate) const KIND_HELLO: u16 = 1;

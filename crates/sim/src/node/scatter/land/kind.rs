@@ -66,6 +66,7 @@ impl Kind for Node {
             topology: Topology::Ring,
             placing: Placing {
                 preset: Some(Preset::Steady),
+                nines: setup.nines,
                 repair_after: Some(Duration::from_secs(1)),
                 ..Placing::production()
             },

@@ -64,6 +64,8 @@ pub struct Setup {
     pub nodes: usize,
     /// How many nodes a group should have, about.
     pub copies: u8,
+    /// How many nines of availability groups are to have by how long nodes live; 0: they have as many nodes as `copies` says.
+    pub nines: u8,
     /// How many buckets there are.
     pub buckets: u16,
     /// How many nodes come in a second, for each hundred that are there, while the ring forms.
@@ -103,6 +105,7 @@ impl Setup {
         Setup {
             nodes,
             copies: 7,
+            nines: 0,
             buckets: (nodes / 2).clamp(16, 8_192) as u16,
             joins_percent: 10,
             lifetime: Duration::from_secs(1_000),
