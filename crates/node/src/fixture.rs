@@ -4,6 +4,7 @@ use alloc::collections::BTreeSet;
 use alloc::format;
 use alloc::string::String;
 use core::num::NonZeroU16;
+use quorate_api::Bucket;
 use quorate_groups::{Group, GroupId, Name, Span};
 use quorate_kernel::{ClusterId, Cx, Marks, NodeId, Position, Rng, Time, Wall};
 use quorate_store::MemoryStore;
@@ -46,13 +47,19 @@ pub(crate) fn node(me: u64, founders: &[u64]) -> Node {
 
 /// A group that holds the buckets from one on to before another.
 pub(crate) fn group(id: u64, (first, end): (u16, u16), members: &[u64]) -> Group {
-    let at = |bucket: u16| quorate_api::Bucket(bucket % BUCKETS.get()).ring_start(BUCKETS);
+    let at = |bucket: u16| Bucket(bucket % BUCKETS.get()).ring_start(BUCKETS);
     let members: BTreeSet<NodeId> = members.iter().copied().map(NodeId).collect();
     Group {
         name: Name { id: GroupId(id), epoch: 2 },
         span: Span { start: at(first), end: at(end) },
         members: members.into_iter().collect(),
     }
+}
+
+/// A node has heard that another leads a bucket.
+pub(crate) fn hear_leader(node: &mut Node, bucket: u16, leader: u64) {
+    let ballot = quorate_replog::Ballot { epoch: 1, number: leader, node: Some(NodeId(leader)) };
+    at(Time(1), |cx, out| node.on_leads_one(cx, Bucket(bucket), (ballot, NodeId(leader)), true, out));
 }
 
 /// Does something with the context of a step at a moment.

@@ -123,3 +123,55 @@ impl Node {
         ring.journal.remark(wall, what, Motive::Asked, how);
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+    use alloc::sync::Arc;
+
+    const CLOCKS: Clocks = (Time(1), Wall { unix_ms: 1, error_ms: 0 });
+
+    /// What was noted, and how it ended.
+    fn noted(node: &Node) -> Vec<(Motive, Option<How>)> {
+        let deeds = node.journal().unwrap().deeds();
+        deeds.map(|deed| (deed.motive.clone(), deed.end.as_ref().map(|end| end.how.clone()))).collect()
+    }
+
+    #[test]
+    fn who_is_to_lead_is_noted_once_with_why_and_how_it_ended() {
+        let mut node = fixture::node(9, &[]);
+        node.ring_mut().unwrap().learn(&Arc::new(fixture::group(7, (0, 8), &[2, 3, 4, 9])));
+        [(0, 2), (1, 3), (2, 4), (4, 9)]
+            .into_iter()
+            .for_each(|(bucket, by)| fixture::hear_leader(&mut node, bucket, by));
+        // Node 2 is not there, node 3 is slow.
+        let (there, able) = ([3, 4, 9].map(NodeId), [4, 9].map(NodeId));
+        let due: Vec<(Bucket, Option<NodeId>)> =
+            (0..5).map(|bucket| (Bucket(bucket), Some(NodeId(9)))).collect();
+        let name = |node: &mut Node| {
+            node.note_handings(CLOCKS, Bucket(0), GroupId(7), (&there, &able), &due);
+            let named = due.iter().filter_map(|(bucket, leader)| leader.map(|leader| (*bucket, leader)));
+            node.ring_mut().unwrap().leaders.extend(named);
+        };
+        name(&mut node);
+        name(&mut node);
+        let (from, to) = (Burden { buckets: 1, load: 0 }, Burden { buckets: 1, load: 0 });
+        let reasons = [
+            Motive::Leaderless,
+            Motive::LeaderGone,
+            Motive::Slow { agreement_us: None, fastest_us: 0 },
+            Motive::Unfair { from, to },
+        ];
+        assert_eq!(noted(&node), reasons.clone().map(|motive| (motive, None)), "nobody is named who leads");
+        // One begins to lead, for one somebody else is named; and then somebody else speaks for the group.
+        fixture::hear_leader(&mut node, 0, 9);
+        node.ring_mut().unwrap().leaders.insert(Bucket(1), NodeId(4));
+        node.look_at_handings(Time(2), &[Bucket(0)]);
+        node.look_at_handings(Time(3), &[]);
+        let ends: Vec<Option<How>> = noted(&node).into_iter().map(|(_, how)| how).collect();
+        let unseen = |how: &Option<How>| matches!(how, Some(How::Unseen(_)));
+        assert!(unseen(&ends[0]) && unseen(&ends[3]), "{ends:?}");
+        assert!(ends[1] == Some(How::Done) && matches!(ends[2], Some(How::GivenUp(_))), "{ends:?}");
+    }
+}

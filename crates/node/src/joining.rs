@@ -246,3 +246,61 @@ impl Node {
         }
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::fixture;
+    use alloc::sync::Arc;
+    use quorate_kernel::Effect;
+
+    /// About which homes a node asks to be let go because it is in another group as well, and whom.
+    fn asked(node: &mut Node, now: Time) -> Vec<(Bucket, NodeId)> {
+        fixture::at(now, |_, out| {
+            node.leave_all_but_one(now, out);
+            let asked = out.drain().filter_map(|effect| match effect {
+                Effect::Send { to, msg: Message::In(bucket, msg), .. } => match *msg {
+                    Message::Group(word) if *word == Word::Twice => Some((bucket, to)),
+                    _ => None,
+                },
+                _ => None,
+            });
+            asked.collect()
+        })
+    }
+
+    /// Both groups let a node go that asked one, and the other once the first had split and its half had a greater name.
+    #[test]
+    fn who_is_in_two_groups_asks_one_of_them_only_once_it_is_sure() {
+        let mut node = fixture::node(9, &[]);
+        let learn = |node: &mut Node, group: Group| drop(node.ring_mut().unwrap().learn(&Arc::new(group)));
+        learn(&mut node, fixture::group(70, (1, 4), &[2, 9]));
+        learn(&mut node, fixture::group(80, (4, 1), &[3, 9]));
+        [(1, 2), (4, 3)].into_iter().for_each(|(bucket, by)| fixture::hear_leader(&mut node, bucket, by));
+        let after = |span: Duration| Time(1) + span;
+        assert_eq!(asked(&mut node, after(Duration::ZERO)), []);
+        assert_eq!(asked(&mut node, after(SURE / 2)), [], "it may be heard any time that one has let it go");
+        let other = [(Bucket(4), NodeId(3))];
+        assert_eq!(asked(&mut node, after(SURE)), other, "the one with the greater name");
+        let mut half = fixture::group(90, (1, 4), &[2, 9]);
+        half.name.epoch += 1;
+        learn(&mut node, half);
+        assert_eq!(
+            asked(&mut node, after(SURE * 2)),
+            other,
+            "though its name is not the greater one any more"
+        );
+        let mut without = fixture::group(80, (4, 1), &[3]);
+        without.name.epoch += 1;
+        learn(&mut node, without);
+        assert_eq!(asked(&mut node, after(SURE * 4)), []);
+        assert!(node.ring().unwrap().leaving.is_empty(), "what it left is forgotten");
+    }
+
+    #[test]
+    fn no_more_nodes_wait_for_a_group_than_are_remembered() {
+        let mut node = fixture::node(9, &[]);
+        (0..2 * JOINERS_MAX as u64).for_each(|id| node.on_wants_group(Bucket(0), NodeId(id)));
+        assert_eq!(node.ring().unwrap().joiners.len(), JOINERS_MAX);
+    }
+}
