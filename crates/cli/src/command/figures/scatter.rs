@@ -183,7 +183,7 @@ fn joins(rows: &[&Found], out: &Path, tables: &mut String) -> Result<()> {
     }
     tables.push_str(
         "\n## What writes take at their leaders, on nodes all over the world (figure 10)\n\n\
-         Milliseconds. `steady`: a node joins the group with the fewest members of some, and load decides who leads. `wide`: it joins the group of \
+         Milliseconds. `steady`: a node joins the smallest group of some that are in need, or else the largest of those about as busy as the busiest; load decides who leads. `wide`: it joins the group of \
          three that would agree fastest if it led, and those lead that agree fastest.\n\n\
          | policies | nodes | writes | p10 | median | p90 | p99 | mean | paper's median |\n|---|---|---|---|---|---|---|---|---|\n",
     );
