@@ -71,8 +71,8 @@ pub struct Placing {
     pub repair_after: Option<Duration>,
     /// In topology `ring`: which policies groups follow; none: they choose by what they measure.
     pub preset: Option<Preset>,
-    /// In topology `ring`: groups are as large as it takes to have so many nines of availability, by how long nodes live; 0: as large as the
-    /// number of copies says.
+    /// In topology `ring`: groups are as large as it takes to have so many nines of availability, by how long nodes live, and as large as the
+    /// number of copies says until something was seen; 0: that large for good.
     pub nines: u8,
     /// The agreement about who is there.
     pub membership: quorate_membership::Config,
