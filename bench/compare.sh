@@ -28,7 +28,7 @@ limits() {
 trap 'rm -rf "$out"' EXIT
 
 export OUT=$out CUSTOM_LABEL=quorate CUSTOM_NODES=3 CUSTOM_MODE=fsync CUSTOM_SYS=resp
-export CUSTOM_START="$program start --data \$DIR --client 127.0.0.1:\$PORT --cluster-door '' --peer 127.0.0.1:\$((PORT + 10000)) --admin '' \
+export CUSTOM_START="$program start --data \$DIR --client 127.0.0.1:\$PORT --cluster-door '' --peer 127.0.0.1:\$((PORT + 10000)) --admin '' --topology view \
 \$([ \$I = 1 ] || echo --join 127.0.0.1:35301)"
 (cd "$peers" && ./run.sh custom "$@")
 

@@ -23,7 +23,7 @@ root=$(cd "$(dirname "$0")/.." && pwd)
 window=(-warm "${WARM:-1s}" -dur "${DURATION:-4s}")
 on_view="--client '' --cluster-door 127.0.0.1:\$PORT"
 case $door in
-    standalone) doors="--client 127.0.0.1:\$PORT --cluster-door ''" ;;
+    standalone) doors="--client 127.0.0.1:\$PORT --cluster-door '' --topology view" ;;
     view) buckets=${BUCKETS:-1} ;;
     exec) buckets=${BUCKETS:-2} ;;
     copies) doors= ;;

@@ -3,7 +3,7 @@
 use std::path::PathBuf;
 
 use clap::{Args, Parser, Subcommand, ValueEnum};
-use quorate_node::Topology;
+use quorate_host::config::AskedTopology;
 
 use crate::command::{bench, check, config, copies, data, figures, groups, members, recover, sim, why};
 use crate::exit;
@@ -127,8 +127,8 @@ pub(crate) struct Settings {
 ///
 /// The first start in an empty data directory makes the node: with --bootstrap as one of the first members of a new
 /// cluster, with --join as a node that a running cluster is to take in (`quorate node add`), with neither as a
-/// cluster of its own. Later starts find all that in the data directory. Settings come from the file, from the
-/// environment (QUORATE_SECTION__FIELD) and from flags; later ones win.
+/// cluster of its own, whose nodes form groups by themselves as others join it (--topology). Later starts find all that in the
+/// data directory. Settings come from the file, from the environment (QUORATE_SECTION__FIELD) and from flags; later ones win.
 #[derive(Debug, Args)]
 pub(crate) struct Start {
     /// Directory for the log, the store and the node's identity.
@@ -159,18 +159,21 @@ pub(crate) struct Start {
     /// Id of the new cluster, in hexadecimal; follows from the list of first members if nothing says it.
     #[arg(long, value_name = "HEX", env = "QUORATE_CLUSTER", value_parser = hexadecimal)]
     pub(crate) cluster: Option<String>,
-    /// Into how many buckets a new cluster cuts its keys, each with a leader of its own; 1 if nothing says it. Cannot be
-    /// changed later; a node that joins learns it.
+    /// Into how many buckets a new cluster cuts its keys, each with a leader of its own; 1 if nothing says it, 32 in a ring
+    /// (--topology). Cannot be changed later; a node that joins learns it.
     #[arg(long, value_name = "N", env = "QUORATE_BUCKETS", value_parser = clap::value_parser!(u16).range(1..=BUCKETS_MAX))]
     pub(crate) buckets: Option<u16>,
     /// How many nodes hold each bucket of a new cluster, whose nodes then agree by themselves who of them is there and move
-    /// copies when nodes come and go. If nothing says it, all nodes hold everything.
+    /// copies when nodes come and go. If nothing says it, all nodes hold everything, or
+    /// about 3 each in a ring (--topology).
     #[arg(long, value_name = "N", env = "QUORATE_COPIES", value_parser = clap::value_parser!(u8).range(1..=16))]
     pub(crate) copies: Option<u8>,
     /// Who decides which nodes hold which buckets of a new cluster: `view`, one placement for all; or `ring`, groups of about --copies
     /// nodes (3 if nothing says it) that split, merge and take nodes in by their own decision, over 32 buckets if nothing says how many.
-    #[arg(long, value_name = "view|ring", env = "QUORATE_TOPOLOGY", value_parser = topology)]
-    pub(crate) topology: Option<Topology>,
+    /// `auto`, and if nothing says it: `ring` if this node founds a cluster alone (neither --join nor --bootstrap) or with five others or more,
+    /// `view` with one to four others, and wherever --buckets or --copies are given. A node that joins learns it.
+    #[arg(long, value_name = "view|ring|auto", env = "QUORATE_TOPOLOGY", value_parser = topology)]
+    pub(crate) topology: Option<AskedTopology>,
     /// How many nodes this process runs, one for each processor at most; 1 if nothing says it. They share the door for Redis clients, and have the
     /// ports that follow on the others.
     #[arg(long, value_name = "N", env = "QUORATE_CORES")]
@@ -210,19 +213,20 @@ pub(crate) struct Up {
     /// How many nodes a new cluster has; 5 if nothing says it.
     #[arg(long, value_parser = clap::value_parser!(u64).range(1..=99))]
     pub(crate) nodes: Option<u64>,
-    /// Into how many buckets a new cluster cuts its keys, each with a leader of its own; 1 if nothing says it. Cannot be
-    /// changed later.
+    /// Into how many buckets a new cluster cuts its keys, each with a leader of its own; 1 if nothing says it, 32 in a ring
+    /// (--topology). Cannot be changed later.
     #[arg(long, value_name = "N", env = "QUORATE_BUCKETS", value_parser = clap::value_parser!(u16).range(1..=BUCKETS_MAX))]
     pub(crate) buckets: Option<u16>,
     /// How many nodes hold each bucket of a new cluster, whose nodes then agree by themselves who of them is there and move
-    /// copies when nodes come and go. If nothing says it, all nodes hold everything.
+    /// copies when nodes come and go. If nothing says it, all nodes hold everything, or
+    /// about 3 each in a ring (--topology).
     #[arg(long, value_name = "N", env = "QUORATE_COPIES", value_parser = clap::value_parser!(u8).range(1..=16))]
     pub(crate) copies: Option<u8>,
     /// Who decides which nodes hold which buckets of a new cluster: `view`, one placement for all; or `ring`, groups of about --copies
-    /// nodes (3 if nothing says it) that split, merge and take nodes in by their own decision, over 32 buckets if nothing says how many. A cluster of six
-    /// nodes or more is founded with `ring` unless --topology, --buckets or --copies say something else.
-    #[arg(long, value_name = "view|ring", env = "QUORATE_TOPOLOGY", value_parser = topology)]
-    pub(crate) topology: Option<Topology>,
+    /// nodes (3 if nothing says it) that split, merge and take nodes in by their own decision, over 32 buckets if nothing says how many.
+    /// `auto`, and if nothing says it: `ring` with six nodes or more, `view` with fewer, and wherever --buckets or --copies are given.
+    #[arg(long, value_name = "view|ring|auto", env = "QUORATE_TOPOLOGY", value_parser = topology)]
+    pub(crate) topology: Option<AskedTopology>,
     /// Client port of node 1; node i is 10 (i - 1) above. Ports for Redis Cluster clients are 1, peer ports 1000, admin
     /// ports 2000 above. 0: any free.
     #[arg(long, default_value_t = 6379)]
@@ -265,12 +269,10 @@ fn setting(text: &str) -> Result<(String, String), String> {
     Ok((path.trim().to_owned(), value.trim().to_owned()))
 }
 
-fn topology(text: &str) -> Result<Topology, String> {
-    match text {
-        "view" => Ok(Topology::View),
-        "ring" => Ok(Topology::Ring),
-        _ => Err("write `view` or `ring`".into()),
-    }
+fn topology(text: &str) -> Result<AskedTopology, String> {
+    let known = [AskedTopology::View, AskedTopology::Ring, AskedTopology::Auto];
+    let found = known.into_iter().find(|topology| topology.name() == text);
+    found.ok_or_else(|| "write `view`, `ring` or `auto`".into())
 }
 
 fn hexadecimal(text: &str) -> Result<String, String> {

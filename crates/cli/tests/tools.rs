@@ -49,7 +49,13 @@ fn configuration_files_are_printed_and_checked() {
     let path = temp.path().join("quorate.toml");
     let file = path.to_str().expect("UTF-8");
     std::fs::write(&path, run(&["config", "default"]).ok()).expect("written");
-    run(&["config", "check", file]).ok();
+    let checked = run(&["config", "check", file]).ok();
+    assert!(checked.contains("a new cluster has 32 buckets in groups of about 3 nodes"), "{checked}");
+    std::fs::write(&path, "[cluster]\ntopology = \"view\"\n").expect("written");
+    let checked = run(&["config", "check", file]).ok();
+    assert!(checked.contains("a new cluster has 1 buckets, all on every node"), "{checked}");
+    std::fs::write(&path, "[cluster]\njoin = [\"h:1\"]\n").expect("written");
+    assert!(run(&["config", "check", file]).ok().contains("learns its shape"));
     std::fs::write(&path, "[limits]\nidle_ms = 7\n").expect("written");
     assert!(run(&["config", "check", file, "--print"]).ok().contains("idle_ms = 7"));
     std::fs::write(&path, "[limits]\nidle = 7\n[nowhere]\n").expect("written");

@@ -23,23 +23,78 @@ pub const BUCKETS_DEFAULT: NonZeroU16 = NonZeroU16::MIN;
 /// Buckets of a new cluster whose nodes form groups, and the nodes of a group, unless something else is set.
 const RING_DEFAULTS: (u16, u8) = (32, 3);
 
+/// So many listed first members form groups, unless something else is set: fewer do best with everything everywhere.
+const RING_FROM: usize = 6;
+
 impl Config {
-    /// What a new cluster is made of.
+    /// What a new cluster is made of that this node founds, alone or as one of `cluster.members`; no buckets for a node that joins one and
+    /// learns it there.
     pub fn shape(&self) -> Shape {
-        let asked = self.asked_shape();
-        let or = |asked: u16, default: u16| if asked == 0 { default } else { asked };
-        let (buckets, copies) = match asked.topology {
+        let Cluster { join, members, .. } = &self.cluster;
+        if join.is_empty() { self.shape_of(members.len()) } else { Shape::default() }
+    }
+
+    /// What a new cluster is made of whose list of first members has this length; 0: there is no list, one node founds alone.
+    pub fn shape_of(&self, listed: usize) -> Shape {
+        let Cluster { buckets, copies, topology, .. } = self.cluster;
+        let topology = match topology {
+            AskedTopology::View => Topology::View,
+            AskedTopology::Ring => Topology::Ring,
+            AskedTopology::Auto if buckets > 0 || copies > 0 => Topology::View,
+            AskedTopology::Auto => match listed {
+                // Nobody says how many will join it, and a cluster keeps its topology: thirty nodes must not all hold one log.
+                0 | RING_FROM.. => Topology::Ring,
+                1..RING_FROM => Topology::View,
+            },
+        };
+        let (buckets_default, copies_default) = match topology {
             Topology::Ring => RING_DEFAULTS,
             Topology::View => (BUCKETS_DEFAULT.get(), 0),
         };
-        let copies = if asked.copies == 0 { copies } else { asked.copies };
-        Shape { buckets: or(asked.buckets, buckets), copies, ..asked }
+        let buckets = if buckets == 0 { buckets_default } else { buckets };
+        let copies = if copies == 0 { copies_default } else { copies };
+        Shape { buckets, copies, topology }
     }
 
-    /// The same as far as something is set; 0: nothing is.
+    /// What a cluster that exists must be made of, as far as something is set; 0: nothing is. "view" asks for nothing: files that were printed
+    /// when it was the default say so, and their nodes join rings.
     pub(crate) fn asked_shape(&self) -> Shape {
         let Cluster { buckets, copies, topology, .. } = self.cluster;
+        let topology = if topology == AskedTopology::Ring { Topology::Ring } else { Topology::View };
         Shape { buckets, copies, topology }
+    }
+}
+
+/// Who decides which nodes hold which buckets, as far as somebody has said so.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum AskedTopology {
+    /// As [`Config::shape`] decides for a new cluster.
+    #[default]
+    Auto,
+    /// [`Topology::View`].
+    View,
+    /// [`Topology::Ring`].
+    Ring,
+}
+
+impl AskedTopology {
+    /// As settings and flags have it.
+    pub fn name(self) -> &'static str {
+        match self {
+            AskedTopology::Auto => "auto",
+            AskedTopology::View => "view",
+            AskedTopology::Ring => "ring",
+        }
+    }
+}
+
+impl From<Topology> for AskedTopology {
+    fn from(topology: Topology) -> AskedTopology {
+        match topology {
+            Topology::View => AskedTopology::View,
+            Topology::Ring => AskedTopology::Ring,
+        }
     }
 }
 
@@ -170,17 +225,20 @@ section! {
         id: String = String::new(),
         /// Into how many buckets a new cluster cuts its keys, each with a log and a leader of its own; the same on each of
         /// its first members, and for as long as it lives. Few: few nodes lead and share the load of writes; many (256 at most, or it does
-        /// not start): heartbeats for each, and requests that touch several cost more. 0: as the cluster has it, a new one 1.
+        /// not start): heartbeats for each, and requests that touch several cost more. 0: as the cluster has it; a new one 1, a new "ring" 32.
         buckets: u16 = 0,
         /// How many nodes hold each bucket; the same on each of a new cluster's first members (`quorate copies` changes it
         /// later, unless they form groups). The nodes then agree by themselves who of them is there, and move copies when nodes come and go. 3
-        /// survive the loss of one node, 5 of two. 0: all members hold everything, and `quorate node` adds and removes them; as the cluster has it.
+        /// survive the loss of one node, 5 of two. 0: as the cluster has it; a new "ring" 3, and in any other new one all members hold everything, and
+        /// `quorate node` adds and removes them.
         copies: u8 = 0,
         /// Who decides which nodes hold which buckets; the same on each of a new cluster's first members, and for as long as it lives. "view":
         /// one placement for the whole cluster. "ring": groups of about `copies` nodes (3 if nothing says it) that split, merge and
         /// take nodes in by their own decision, each holding some of the buckets (32 if nothing says it): there can be no more
-        /// groups than buckets.
-        topology: Topology = Topology::View,
+        /// groups than buckets. "auto": a new cluster is a "ring" if one node founds it alone (neither `members` nor `join`), or if `members` lists
+        /// six or more; one of a shorter list is a "view", and so is each for which `buckets` or `copies` say something. A node that joins learns it,
+        /// and one that has run keeps it. Up to five nodes that will not become more are fastest as a "view": list them in `members`.
+        topology: AskedTopology = AskedTopology::Auto,
         /// Milliseconds for which a copy whose node is gone may be missing before another node gets one. Short: a restart moves data; long: a
         /// bucket can afford fewer further failures meanwhile. 0: 10000, or 3000 where nodes form groups.
         repair_ms: u64 = 0,

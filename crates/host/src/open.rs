@@ -15,7 +15,7 @@ use quorate_node::{
 };
 use quorate_store::{MemoryStore, Store};
 
-use crate::config::{Config, ConfigError, Durability, Policies};
+use crate::config::{AskedTopology, Config, ConfigError, Durability, Policies};
 use crate::doors::open_doors;
 use crate::error::StartError;
 use crate::founders;
@@ -92,11 +92,6 @@ pub(crate) fn draw() -> Result<u64, StartError> {
     Ok((u64::from_le_bytes(bytes) >> 11).max(1))
 }
 
-/// What a cluster is made of that is founded, by configuration; no buckets for a node that joins one and learns it there.
-fn shape(config: &Config) -> Shape {
-    if !config.cluster.join.is_empty() { Shape::default() } else { config.shape() }
-}
-
 fn topology_of(meta: &Meta) -> Topology {
     if meta.ring { Topology::Ring } else { Topology::View }
 }
@@ -139,6 +134,8 @@ fn newborn(config: &Config, endpoints: Endpoints) -> Result<(NodeId, ClusterId, 
     if !wanted.join.is_empty() {
         return Ok((id, ClusterId(0), Vec::new()));
     }
+    // It can never become another: whoever did not choose it should see it.
+    tracing::info!(node = %id, shape = %config.shape(), "founding a cluster");
     let founders = founders::parse(&wanted.members).map_err(|complaints| ConfigError { complaints })?;
     if !founders.is_empty() {
         return Ok((id, founders::cluster_id(&wanted.id, &founders), founders));
@@ -170,9 +167,9 @@ fn on_disk(
         Some(meta) => meta.clone(),
         None => {
             // Before the directory belongs to a cluster.
-            check_cores(config, shape(config))?;
+            check_cores(config, config.shape())?;
             let (node, cluster, bootstrap) = newborn(config, endpoints)?;
-            let (bootstrap, Shape { buckets, copies, topology }) = (wire::encode(&bootstrap), shape(config));
+            let (bootstrap, Shape { buckets, copies, topology }) = (wire::encode(&bootstrap), config.shape());
             let ring = topology == Topology::Ring;
             let meta = Meta { cluster, node, started: false, bootstrap, buckets, copies, ring };
             dir.set_meta(meta.clone())?;
@@ -183,7 +180,7 @@ fn on_disk(
     if kept != 0 && asked != 0 && kept != asked {
         return Err(StartError::Buckets { path: dir.path().to_owned(), kept, asked });
     }
-    if meta.buckets != 0 && config.cluster.topology == Topology::Ring && !meta.ring {
+    if meta.buckets != 0 && config.cluster.topology == AskedTopology::Ring && !meta.ring {
         return Err(StartError::Topology { path: dir.path().to_owned() });
     }
     let (kept, asked) = (meta.copies, config.cluster.copies);
@@ -229,7 +226,7 @@ fn in_memory(config: &Config, endpoints: Endpoints) -> Result<(Parts, Vec<Member
     let (id, cluster, bootstrap) = newborn(config, endpoints)?;
     let (wal, recovery) = Wal::open(&PathBuf::new(), wal_options(config, id))?;
     let store: Box<dyn Store> = Box::new(MemoryStore::default());
-    let (shape, seed) = (shape(config), draw()?);
+    let (shape, seed) = (config.shape(), draw()?);
     let parts = Parts { id, cluster, shape, store, wal, recovery, room: None, joined: None, seed };
     Ok((parts, bootstrap))
 }

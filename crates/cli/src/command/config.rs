@@ -4,6 +4,7 @@ use std::path::PathBuf;
 
 use anyhow::Result;
 use clap::Subcommand;
+use quorate_host::Shape;
 use quorate_host::config::Config as NodeConfig;
 
 use crate::command::start::read_file;
@@ -14,7 +15,8 @@ use crate::output::print;
 pub(crate) enum Config {
     /// Print a configuration file with every field, its default and its explanation.
     Default,
-    /// Name every mistake in a configuration file at once. The environment is taken into account.
+    /// Name every mistake in a configuration file at once, or say what a cluster is made of that is founded with it. The environment is taken
+    /// into account.
     Check {
         /// The file.
         file: PathBuf,
@@ -36,7 +38,13 @@ pub(crate) fn run(config: Config) -> Result<()> {
             if is_printed {
                 return print(&config.render());
             }
-            print(&format!("{} is right\n", file.display()))
+            let founds = match config.shape() {
+                Shape { buckets: 0, .. } => {
+                    "a new node joins a cluster with it, and learns its shape".to_owned()
+                }
+                shape => format!("a new cluster has {shape}"),
+            };
+            print(&format!("{} is right: {founds}\n", file.display()))
         }
     }
 }

@@ -6,7 +6,7 @@ use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
 use quorate_host::Shape;
-use quorate_host::config::{Config, Durability};
+use quorate_host::config::{AskedTopology, Config, Durability};
 use quorate_kernel::{ClusterId, NodeId};
 use quorate_node::Topology;
 use signal_hook::consts::{SIGHUP, SIGINT, SIGTERM};
@@ -22,8 +22,6 @@ use crate::output::{Format, Table, print, print_json};
 const STOP_WAIT: Duration = Duration::from_secs(15);
 /// Nodes of a new cluster.
 const NODES_DEFAULT: u64 = 5;
-/// A new cluster of so many nodes forms groups, unless its shape is given: fewer do best with everything everywhere.
-const RING_FROM: u64 = 6;
 /// How often `up` looks after its nodes.
 const SUPERVISE_EVERY: Duration = Duration::from_millis(200);
 
@@ -94,13 +92,7 @@ fn start_all(dir: &Path, up: &Up) -> Result<(Manifest, Vec<(NodeId, Child)>)> {
 fn new(dir: &Path, up: &Up) -> Result<Manifest> {
     let nodes = up.nodes.unwrap_or(NODES_DEFAULT);
     let mut manifest = create(dir, nodes, up.base_port, &up.settings)?;
-    let mut config = asked(up)?;
-    let cluster = &mut config.cluster;
-    if up.topology.is_none() && cluster.buckets == 0 && cluster.copies == 0 && nodes >= RING_FROM {
-        cluster.topology = Topology::Ring;
-    }
-    let Shape { buckets, copies, topology } = config.shape();
-    (manifest.buckets, manifest.copies, manifest.topology) = (buckets, copies, topology);
+    manifest.found(asked(up)?.shape_of(manifest.founders.len()));
     Ok(manifest)
 }
 
@@ -118,8 +110,7 @@ fn asked(up: &Up) -> Result<Config> {
 fn refuse_shape(up: &Up, manifest: &Manifest) -> Result<()> {
     let quorate_host::config::Cluster { buckets, copies, topology, .. } = asked(up)?.cluster;
     let is_kept = |asked: u16, kept: u16| asked == 0 || asked == kept;
-    let is_ring = |topology| topology == Topology::Ring;
-    let keeps_topology = !is_ring(topology) || is_ring(manifest.topology);
+    let keeps_topology = topology != AskedTopology::Ring || manifest.topology == Topology::Ring;
     if keeps_topology && is_kept(buckets, manifest.buckets) && is_kept(copies.into(), manifest.copies.into())
     {
         return Ok(());
@@ -157,8 +148,6 @@ pub(crate) fn create(dir: &Path, nodes: u64, base_port: u16, settings: &Settings
     let cluster = ClusterId(random()?);
     let mut manifest = Manifest::new(cluster, base_port, passed_on(settings)?);
     manifest.volatile = is_volatile(&config);
-    let Shape { buckets, copies, topology } = config.shape();
-    (manifest.buckets, manifest.copies, manifest.topology) = (buckets, copies, topology);
     for id in 1..=nodes {
         let endpoints = local::endpoints(base_port, id)?;
         // A directory of an earlier cluster would bring its identity along.
@@ -181,6 +170,7 @@ pub(crate) fn create(dir: &Path, nodes: u64, base_port: u16, settings: &Settings
             process: None,
         });
     }
+    manifest.found(config.shape_of(manifest.founders.len()));
     manifest.next_id = nodes + 1;
     Ok(manifest)
 }
@@ -374,6 +364,8 @@ mod tests {
         ] {
             assert_eq!(founded(options).0, Topology::View, "{options:?}");
         }
+        assert_eq!(founded(&["--nodes", "6", "--topology", "auto"]).0, Topology::Ring);
         assert_eq!(founded(&["--nodes", "5", "--topology", "ring"]).0, Topology::Ring);
+        assert_eq!(founded(&["--nodes", "1"]), (Topology::View, 1));
     }
 }

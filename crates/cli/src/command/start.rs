@@ -14,7 +14,6 @@ use tracing_subscriber::{EnvFilter, Layer, Registry, fmt, reload};
 
 use crate::args::{Settings, Start};
 use crate::exit::{self, WithCode as _};
-use crate::local;
 
 /// A configuration, and the file it came from.
 #[derive(Debug)]
@@ -55,7 +54,7 @@ fn flags(start: &Start) -> Vec<(String, String)> {
     set("cluster.buckets", start.buckets.map(|buckets| buckets.to_string()));
     set("cluster.copies", start.copies.map(|copies| copies.to_string()));
     set("cluster.cores", start.cores.map(|cores| cores.to_string()));
-    set("cluster.topology", start.topology.map(|topology| local::topology_name(topology).into()));
+    set("cluster.topology", start.topology.map(|topology| topology.name().into()));
     flags
 }
 

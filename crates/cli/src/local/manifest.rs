@@ -5,6 +5,7 @@ use std::io::{self, Write as _};
 use std::path::{Path, PathBuf};
 
 use anyhow::{Context as _, Result};
+use quorate_host::Shape;
 use quorate_kernel::{ClusterId, NodeId};
 use quorate_node::{Endpoints, Topology};
 use serde::{Deserialize, Serialize};
@@ -88,6 +89,11 @@ impl Manifest {
             founders: Vec::new(),
             nodes: Vec::new(),
         }
+    }
+
+    /// What the cluster is made of.
+    pub(crate) fn found(&mut self, Shape { buckets, copies, topology }: Shape) {
+        (self.buckets, self.copies, self.topology) = (buckets, copies, topology);
     }
 
     /// The node with this id.

@@ -12,8 +12,9 @@ use std::sync::atomic::{AtomicU32, Ordering};
 use std::time::{Duration, Instant};
 
 use anyhow::{Context as _, Result};
+use quorate_host::config::AskedTopology;
 use quorate_kernel::NodeId;
-use quorate_node::{Endpoints, Topology};
+use quorate_node::Endpoints;
 use rustix::process::Signal;
 
 pub(crate) use manifest::{Held, LocalNode, Manifest, expect, read};
@@ -155,14 +156,6 @@ pub(crate) fn bootstrap_list(founders: &[(NodeId, Endpoints)]) -> String {
     founders.iter().map(one).collect::<Vec<_>>().join(",")
 }
 
-/// As settings and flags have it.
-pub(crate) fn topology_name(topology: Topology) -> &'static str {
-    match topology {
-        Topology::View => "view",
-        Topology::Ring => "ring",
-    }
-}
-
 /// Starts the process of a node and notes it in the manifest, which the caller writes.
 ///
 /// # Errors
@@ -207,9 +200,7 @@ pub(crate) fn spawn(dir: &Path, manifest: &mut Manifest, id: NodeId) -> Result<C
     if copies > 0 {
         command.args(["--copies", &copies.to_string()]);
     }
-    if topology != Topology::View {
-        command.args(["--topology", topology_name(topology)]);
-    }
+    command.args(["--topology", AskedTopology::from(topology).name()]);
     OWN_VARIABLES.iter().for_each(|name| {
         command.env_remove(name);
     });

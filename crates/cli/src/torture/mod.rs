@@ -23,7 +23,7 @@ use std::time::Duration;
 use anyhow::{Context as _, Result};
 use clap::{Args, Subcommand};
 use quorate_bench::Machine;
-use quorate_host::config::Durability;
+use quorate_host::config::{AskedTopology, Durability};
 use quorate_workload::Kind;
 use serde_json::{Value, json};
 
@@ -143,10 +143,16 @@ impl Torture {
     }
 
     /// The settings that were asked for, and those that the campaign consists of.
-    fn settings(&self) -> Settings {
+    fn settings(&self) -> Result<Settings> {
         let mut settings = self.home().settings.clone();
         let (buckets, copies) = match self {
-            Torture::Kills(_) | Torture::Members(_) => return settings,
+            Torture::Kills(_) | Torture::Members(_) => {
+                // What they are about is one log on all nodes, however many.
+                if load_config(&settings, &[])?.config.cluster.topology == AskedTopology::Auto {
+                    settings.set.push(("cluster.topology".into(), "view".into()));
+                }
+                return Ok(settings);
+            }
             Torture::Comings(comings) => (comings.buckets, comings.copies),
             Torture::Partitions(partitions) => (partitions.buckets, partitions.copies),
             Torture::Churn(churn) => {
@@ -158,7 +164,7 @@ impl Torture {
         };
         settings.set.push(("cluster.buckets".into(), buckets.to_string()));
         settings.set.push(("cluster.copies".into(), copies.to_string()));
-        settings
+        Ok(settings)
     }
 
     /// What its clients do, and how fast, if they are judged.
@@ -184,7 +190,7 @@ impl Torture {
 
 /// Runs a campaign.
 pub(crate) fn run(torture: &Torture, format: Format) -> Result<ExitCode> {
-    let (home, settings, (nodes, base_port)) = (torture.home(), torture.settings(), torture.nodes());
+    let (home, settings, (nodes, base_port)) = (torture.home(), torture.settings()?, torture.nodes());
     let needs_disk = matches!(torture, Torture::Partitions(_) | Torture::Tpcc(_));
     if needs_disk && load_config(&settings, &[])?.config.durable.mode == Durability::Memory {
         let text = "nodes are killed and come back: they need what --durability memory does not keep";

@@ -117,3 +117,64 @@ fn an_id_that_looks_like_a_number_is_text() {
         }
     }
 }
+
+/// What is founded with these settings and a list of so many first members.
+fn founded(settings: &[(&str, &str)], listed: usize) -> (Topology, u16, u8) {
+    let list: Vec<String> = (1..=listed).map(|id| format!("{id}@h{id}:1")).collect();
+    let mut all = settings.to_vec();
+    let list = list.join(",");
+    if listed > 0 {
+        all.extend([("cluster.members", &*list), ("cluster.node", "1")]);
+    }
+    let config = Config::load("", all).expect("valid");
+    let shape = config.shape();
+    assert_eq!(shape, config.shape_of(listed));
+    (shape.topology, shape.buckets, shape.copies)
+}
+
+#[test]
+fn one_node_alone_and_six_that_are_listed_found_a_ring_if_nothing_is_said() {
+    let (ring, view) = ((Topology::Ring, 32, 3), (Topology::View, 1, 0));
+    for (listed, expected) in [(0, ring), (1, view), (2, view), (3, view), (5, view), (6, ring), (30, ring)] {
+        assert_eq!(founded(&[], listed), expected, "{listed} listed");
+        assert_eq!(founded(&[("cluster.topology", "auto")], listed), expected, "{listed} listed");
+        assert_eq!(founded(&[("cluster.topology", "view")], listed), view, "{listed} listed");
+        assert_eq!(founded(&[("cluster.topology", "ring")], listed), ring, "{listed} listed");
+        // Who says how many buckets or copies there are to be says what was a view before there were rings.
+        assert_eq!(founded(&[("cluster.buckets", "6")], listed), (Topology::View, 6, 0));
+        assert_eq!(founded(&[("cluster.copies", "3")], listed), (Topology::View, 1, 3));
+        let both = [("cluster.topology", "ring"), ("cluster.buckets", "8"), ("cluster.copies", "5")];
+        assert_eq!(founded(&both, listed), (Topology::Ring, 8, 5));
+    }
+}
+
+#[test]
+fn who_joins_founds_nothing_and_asks_for_what_is_said_only() {
+    let joining =
+        |more: &[(&str, &str)]| Config::load("", [&[("cluster.join", "h:1")], more].concat()).expect("valid");
+    for topology in ["auto", "view", "ring"] {
+        assert_eq!(joining(&[("cluster.topology", topology)]).shape(), Shape::default());
+    }
+    let asked = |config: Config| config.asked_shape();
+    assert_eq!(asked(joining(&[])), Shape::default());
+    assert_eq!(
+        asked(Config::default()),
+        Shape::default(),
+        "also of a node that founded alone and starts again"
+    );
+    assert_eq!(asked(joining(&[("cluster.topology", "view")])), Shape::default());
+    let ring = Shape { topology: Topology::Ring, ..Shape::default() };
+    assert_eq!(asked(joining(&[("cluster.topology", "ring")])), ring);
+    assert_eq!(asked(joining(&[("cluster.buckets", "4")])), Shape { buckets: 4, ..Shape::default() });
+}
+
+#[test]
+fn a_topology_has_the_name_by_which_it_is_set() {
+    for topology in [AskedTopology::Auto, AskedTopology::View, AskedTopology::Ring] {
+        let config = Config::load("", [("cluster.topology", topology.name())]).expect("valid");
+        assert_eq!(config.cluster.topology, topology);
+    }
+    let refused =
+        Config::load("", [("cluster.topology", "rings")]).expect_err("no such topology").to_string();
+    assert!(refused.contains("cluster.topology = \"rings\""), "{refused}");
+}

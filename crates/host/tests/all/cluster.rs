@@ -4,6 +4,7 @@ use std::path::Path;
 use std::time::Duration;
 
 use crate::common::{Client, NodeThread, PATIENCE, config, on_a_thread, until};
+use quorate_host::config::AskedTopology;
 use quorate_host::{Handle, Host, Options, StartError};
 use quorate_node::Status;
 
@@ -14,6 +15,8 @@ struct RealNode {
 
 fn start(data: &Path, join: &[&RealNode]) -> Result<RealNode, StartError> {
     let mut config = config();
+    // All of them hold everything: who is a member is settled by one log.
+    config.cluster.topology = AskedTopology::View;
     config.cluster.data = data.display().to_string();
     config.cluster.join =
         join.iter().map(|node| node.handle.addresses().peer.expect("a door").to_string()).collect();
