@@ -5,9 +5,8 @@ mod common;
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
 use std::process::{Child, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use common::{PATIENCE, Raw, quorate, run, until};
+use common::{PATIENCE, Raw, quorate, run, until, writing};
 use serde_json::Value;
 
 /// A node that was started by hand, killed when it goes out of scope.
@@ -71,25 +70,6 @@ fn members(groups: &[Value]) -> usize {
     groups.iter().filter_map(|group| group["members"].as_array()).map(Vec::len).sum()
 }
 
-/// Writes numbers, one after the other, until told to stop, each asked again until it is acknowledged: how many there are.
-fn write(node: &Started, stop: &AtomicBool) -> u64 {
-    let (mut client, mut count) = (node.connect(), 0);
-    while !stop.load(Ordering::Relaxed) {
-        client.send(format!("SET written:{count} {count}\r\n"));
-        count += u64::from(client.line() == "+OK\r\n");
-    }
-    count
-}
-
-/// Ends a writer, also if the test fails.
-struct Stops<'a>(&'a AtomicBool);
-
-impl Drop for Stops<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
 #[test]
 fn a_node_that_starts_alone_becomes_several_groups_as_others_join_it() {
     let dir = tempfile::tempdir().expect("a directory");
@@ -97,10 +77,8 @@ fn a_node_that_starts_alone_becomes_several_groups_as_others_join_it() {
     let first = Started::new(path(1), &[]);
     first.answers("SET before 1", "+OK\r\n");
     assert_eq!(first.groups().len(), 1);
-    let (stop, mut nodes) = (AtomicBool::new(false), Vec::new());
-    let count = std::thread::scope(|scope| {
-        let writer = scope.spawn(|| write(&first, &stop));
-        let stops = Stops(&stop);
+    let (written, mut nodes) = writing(&mut first.connect(), || {
+        let mut nodes = Vec::new();
         for number in 2..=7 {
             nodes.push(Started::new(path(number), &["--join", &first.doors[1]]));
             until("the next node is in a group", || members(&first.groups()) == number);
@@ -109,18 +87,11 @@ fn a_node_that_starts_alone_becomes_several_groups_as_others_join_it() {
             let groups = first.groups();
             groups.len() > 1 && members(&groups) == 7 && groups.iter().all(|group| group["quorum"] == true)
         });
-        drop(stops);
-        writer.join().expect("no panic")
+        nodes
     });
-    assert!(count > 0, "no write was acknowledged");
     for node in [&first, &nodes[5]] {
         node.answers("GET before", "1\r\n");
-        let mut client = node.connect();
-        for number in 0..count {
-            client.send(format!("GET written:{number}\r\n"));
-            client.line();
-            assert_eq!(client.line(), format!("{number}\r\n"));
-        }
+        written.is_all_at(&mut node.connect());
     }
     // Where it started, it keeps what it is without being told.
     let last = nodes.pop().expect("seven nodes").kill();

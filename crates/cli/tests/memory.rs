@@ -3,9 +3,8 @@
 mod common;
 
 use std::process::{Child, Stdio};
-use std::sync::atomic::{AtomicBool, Ordering};
 
-use common::{Cluster, quorate, until};
+use common::{Cluster, quorate, until, writing};
 use serde_json::Value;
 
 /// A node that was started by hand, killed when it goes out of scope.
@@ -45,72 +44,30 @@ fn report(cluster: &Cluster, node: usize) -> Option<Value> {
     here.find_map(|one| one["report"]["node"].as_object().map(|node| Value::Object(node.clone())))
 }
 
-/// The members of all groups, as nodes see them.
-fn grouped(cluster: &Cluster) -> Vec<u64> {
-    let list = cluster.run(&["groups", "--output", "json"]);
-    let Ok(Value::Array(groups)) = serde_json::from_str::<Value>(&list.out) else { return Vec::new() };
-    let led = groups.iter().all(|group| group["quorum"] == true);
-    let members = groups.iter().flat_map(|group| group["members"].as_array().into_iter().flatten());
-    if led { members.filter_map(Value::as_u64).collect() } else { Vec::new() }
-}
-
-/// Writes numbers, one after the other, until told to stop, each asked again until it is acknowledged: how many there are.
-fn write(cluster: &Cluster, node: usize, stop: &AtomicBool) -> u64 {
-    let mut client = cluster.connect(node, "client");
-    let mut count = 0;
-    while !stop.load(Ordering::Relaxed) {
-        client.send(format!("SET written:{count} {count}\r\n"));
-        count += u64::from(client.line() == "+OK\r\n");
-    }
-    count
-}
-
-/// Ends a writer, also if the test fails.
-struct Stops<'a>(&'a AtomicBool);
-
-impl Drop for Stops<'_> {
-    fn drop(&mut self) {
-        self.0.store(true, Ordering::Relaxed);
-    }
-}
-
 #[test]
 fn a_founder_that_starts_again_is_a_new_node_and_nothing_acknowledged_is_lost() {
     let words = ["--topology", "ring", "--copies", "3", "--buckets", "8", "--durability", "memory"];
     let cluster = Cluster::up(4, &words);
-    until("all are in the group", || grouped(&cluster).len() == 4);
-    let stop = AtomicBool::new(false);
-    let (written, again) = std::thread::scope(|scope| {
-        let writer = scope.spawn(|| write(&cluster, 4, &stop));
-        let stops = Stops(&stop);
+    until("all are in the group", || cluster.grouped().len() == 4);
+    let (written, again) = writing(&mut cluster.connect(4, "client"), || {
         // One after the other, so that in the end nobody is left who had acknowledged the first writes.
-        let again: Vec<Started> = [1, 2]
-            .map(|node| {
-                cluster.run(&["kill", &node.to_string()]).ok();
-                let started = start(&cluster, node, 4);
-                until("it serves under another id", || {
-                    report(&cluster, node).is_some_and(|it| {
-                        let id = it["id"].as_u64().unwrap_or_default();
-                        id > 4 && it["ready"] == true && grouped(&cluster).contains(&id)
-                    })
-                });
-                until("the group has let its former self go", || {
-                    let now = grouped(&cluster);
-                    !now.is_empty() && !now.contains(&(node as u64))
-                });
-                started
-            })
-            .into();
-        drop(stops);
-        (writer.join().expect("no panic"), again)
+        [1, 2].map(|node| {
+            cluster.run(&["kill", &node.to_string()]).ok();
+            let started = start(&cluster, node, 4);
+            until("it serves under another id", || {
+                report(&cluster, node).is_some_and(|it| {
+                    let id = it["id"].as_u64().unwrap_or_default();
+                    id > 4 && it["ready"] == true && cluster.grouped().contains(&id)
+                })
+            });
+            until("the group has let its former self go", || {
+                let now = cluster.grouped();
+                !now.is_empty() && !now.contains(&(node as u64))
+            });
+            started
+        })
     });
-    assert!(written > 0);
-    let mut client = cluster.connect(1, "client");
-    for number in 0..written {
-        client.send(format!("GET written:{number}\r\n"));
-        client.line();
-        assert_eq!(client.line(), format!("{number}\r\n"), "of {written}");
-    }
+    written.is_all_at(&mut cluster.connect(1, "client"));
     drop(again);
 }
 
@@ -140,8 +97,8 @@ fn founders_wait_for_each_other_and_a_node_that_joins_has_no_id_of_its_own_choic
     joins.arg("--data").arg(cluster.data.join("joins"));
     let child = joins.stdin(Stdio::null()).stdout(Stdio::null()).stderr(Stdio::null()).spawn();
     let fourth = Started(child.expect("the program starts"));
-    until("it is in the group", || grouped(&cluster).len() == 4);
-    let ids = grouped(&cluster);
+    until("it is in the group", || cluster.grouped().len() == 4);
+    let ids = cluster.grouped();
     assert!(!ids.contains(&9) && ids.iter().any(|id| *id > 9), "{ids:?}");
     drop((first, second, third, fourth));
 }

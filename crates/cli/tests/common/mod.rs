@@ -6,6 +6,7 @@ use std::io::{Read as _, Write as _};
 use std::net::TcpStream;
 use std::path::PathBuf;
 use std::process::{Command, Output};
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use serde_json::Value;
@@ -107,6 +108,15 @@ impl Cluster {
         self.data.to_str().expect("UTF-8")
     }
 
+    /// The members of all groups, if all of these are led.
+    pub(crate) fn grouped(&self) -> Vec<u64> {
+        let list = self.run(&["groups", "--output", "json"]);
+        let Ok(Value::Array(groups)) = serde_json::from_str::<Value>(&list.out) else { return Vec::new() };
+        let led = groups.iter().all(|group| group["quorum"] == true);
+        let members = groups.iter().flat_map(|group| group["members"].as_array().into_iter().flatten());
+        if led { members.filter_map(Value::as_u64).collect() } else { Vec::new() }
+    }
+
     pub(crate) fn status(&self) -> Value {
         self.run(&["status", "--output", "json"]).json()
     }
@@ -176,4 +186,59 @@ impl Raw {
         }
         String::from_utf8_lossy(&bytes).into_owned()
     }
+}
+
+/// What a client wrote while something happened: numbers from 0 on, each under `written:` and itself.
+#[derive(Debug, Default)]
+pub(crate) struct Written {
+    /// How many were acknowledged.
+    pub(crate) count: u64,
+    /// Other answers; each number is asked for until it is acknowledged.
+    pub(crate) refused: Vec<String>,
+    /// The longest time without an acknowledgement.
+    pub(crate) longest: Duration,
+}
+
+impl Written {
+    /// Whether everything acknowledged is there.
+    pub(crate) fn is_all_at(&self, client: &mut Raw) {
+        assert!(self.count > 0, "no write was acknowledged: {:?}", self.refused);
+        for number in 0..self.count {
+            client.send(format!("GET written:{number}\r\n"));
+            client.line();
+            assert_eq!(client.line(), format!("{number}\r\n"), "of {}", self.count);
+        }
+    }
+}
+
+/// Lets a client write one number after the other while something happens, until that is over.
+pub(crate) fn writing<T>(client: &mut Raw, happens: impl FnOnce() -> T) -> (Written, T) {
+    /// Ends the writer, also if the test fails.
+    struct Stops<'a>(&'a AtomicBool);
+    impl Drop for Stops<'_> {
+        fn drop(&mut self) {
+            self.0.store(true, Ordering::Relaxed);
+        }
+    }
+    let stop = AtomicBool::new(false);
+    std::thread::scope(|scope| {
+        let writer = scope.spawn(|| {
+            let (mut written, mut last) = (Written::default(), Instant::now());
+            while !stop.load(Ordering::Relaxed) {
+                client.send(format!("SET written:{0} {0}\r\n", written.count));
+                match client.line() {
+                    line if line == "+OK\r\n" => {
+                        written.longest = written.longest.max(last.elapsed());
+                        (last, written.count) = (Instant::now(), written.count + 1);
+                    }
+                    line => written.refused.push(line),
+                }
+            }
+            written
+        });
+        let stops = Stops(&stop);
+        let came = happens();
+        drop(stops);
+        (writer.join().expect("no panic"), came)
+    })
 }
