@@ -267,7 +267,10 @@ impl<P: Player> Driver<P> {
                     self.progress.write_acknowledged(now);
                 }
                 if is_measured {
-                    self.measured.record(now.saturating_sub(flight.due_ns), is_write);
+                    let (due, took) = (flight.due_ns, now.saturating_sub(flight.due_ns));
+                    self.measured.record(took, is_write);
+                    let sent_after = flight.sent_ns.saturating_sub(due);
+                    self.measured.minutes.count(due - self.orders.measure_from_ns, sent_after, took);
                 }
             }
             End::Refused => self.sessions[index].resume_ns = now + REFUSED_PAUSE_NS,

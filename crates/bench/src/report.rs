@@ -7,6 +7,7 @@ use serde::Serialize;
 use serde_json::Value;
 
 use crate::facts::Machine;
+use crate::minutes::{Minute, Minutes};
 use crate::progress::{Gap, Progress};
 
 /// Latencies up to this are told apart; longer ones count as this.
@@ -59,13 +60,15 @@ pub(crate) fn histogram() -> Histogram<u64> {
 #[derive(Debug)]
 pub(crate) struct Measured {
     pub(crate) counts: Counts,
+    pub(crate) minutes: Minutes,
     reads: Histogram<u64>,
     writes: Histogram<u64>,
 }
 
 impl Default for Measured {
     fn default() -> Self {
-        Measured { counts: Counts::default(), reads: histogram(), writes: histogram() }
+        let (reads, writes) = (histogram(), histogram());
+        Measured { counts: Counts::default(), minutes: Minutes::default(), reads, writes }
     }
 }
 
@@ -77,6 +80,7 @@ impl Measured {
 
     pub(crate) fn merge(&mut self, other: &Measured) {
         self.counts.add(&other.counts);
+        self.minutes.merge(&other.minutes);
         self.reads.add(&other.reads).expect("both have the same bounds");
         self.writes.add(&other.writes).expect("both have the same bounds");
     }
@@ -167,6 +171,9 @@ pub struct Report {
     /// All others.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub writes: Option<Latency>,
+    /// Minute by minute, if there was more than one.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub minutes: Vec<Minute>,
     /// The longest time without an acknowledged write.
     pub gap_ms_max: u64,
     /// Those of more than 20 ms.
@@ -192,7 +199,7 @@ impl Report {
         own_cpu: Duration,
     ) -> Report {
         let seconds = took.as_secs_f64();
-        let done = measured.counts.done;
+        let (done, minutes) = (measured.counts.done, measured.minutes.get());
         let per_1000 = |cpu: Duration| cpu.as_secs_f64() * 1e6 / (progress.done().max(1) as f64);
         let rounded = |value: f64| (value * 100.0).round() / 100.0;
         Report {
@@ -203,6 +210,7 @@ impl Report {
             per_second: rounded(done as f64 / seconds.max(1e-9)),
             reads: Latency::of(&measured.reads),
             writes: Latency::of(&measured.writes),
+            minutes: if minutes.len() > 1 { minutes.to_vec() } else { Vec::new() },
             gap_ms_max: u64::try_from(progress.longest_gap().as_millis()).unwrap_or(u64::MAX),
             gaps: progress.gaps(),
             surprises: progress.surprises(),

@@ -319,6 +319,15 @@ fn summary(result: &Value) -> String {
         clients["unknown"],
         clients["gap_ms_max"]
     );
+    let minutes = clients["minutes"].as_array().into_iter().flatten();
+    let share = |minute: &Value| {
+        minute["within_1s"].as_f64().unwrap_or(0.0) / minute["done"].as_f64().unwrap_or(1.0).max(1.0)
+    };
+    let worst = minutes.enumerate().min_by(|(_, one), (_, other)| share(one).total_cmp(&share(other)));
+    if let Some((number, minute)) = worst {
+        lines +=
+            &format!("the worst minute: {}, {:.2} % within a second\n", number + 1, share(minute) * 100.0);
+    }
     for verdict in clients["verdicts"].as_array().into_iter().flatten() {
         lines += &format!(
             "{} {}: {} ({})\n",

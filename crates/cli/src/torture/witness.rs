@@ -9,7 +9,7 @@ use std::time::Duration;
 
 use anyhow::{Context as _, Result};
 use quorate_api::history::Record;
-use quorate_bench::{LoadError, LoadOptions, Machine, Pace, Progress, Report, Work};
+use quorate_bench::{LoadError, LoadOptions, Machine, Minute, Pace, Progress, Report, Work};
 use quorate_checker::History;
 use quorate_workload::{Kind, Spec, Workload};
 use serde_json::{Value, json};
@@ -122,6 +122,11 @@ impl Witnesses {
         let nonsense = sum(|report| report.counts.nonsense);
         let latencies = reports.iter().flat_map(|report| [&report.reads, &report.writes]).flatten();
         let within_1s: u64 = latencies.map(|latency| latency.within_1s).sum();
+        let mut minutes = Vec::<Minute>::new();
+        for report in &reports {
+            minutes.resize(minutes.len().max(report.minutes.len()), Minute::default());
+            minutes.iter_mut().zip(&report.minutes).for_each(|(minute, part)| minute.add(part));
+        }
         if nonsense > 0 {
             code = 1;
         }
@@ -135,6 +140,7 @@ impl Witnesses {
             "broken": sum(|report| report.counts.broken),
             "gap_ms_max": self.progress.longest_gap().as_millis() as u64,
             "seconds": self.progress.elapsed().as_secs(),
+            "minutes": minutes,
             "workloads": shorten(&reports)?,
             "verdicts": verdicts,
         });
