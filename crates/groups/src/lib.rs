@@ -12,6 +12,7 @@
 //! | `span.rs`, `group.rs` | parts of the circle; what is known of a group, and limits |
 //! | `operation.rs` | what can be done, and what becomes of groups and their neighbours |
 //! | `seat.rs` | what a group's home keeps of it, and what an operation replaces there |
+//! | `mend.rs` | what a home has lost, as its neighbours tell it |
 //! | `lifetimes.rs`, `resilience.rs` | how likely nodes die and groups fail; sizes, merging, splitting |
 //! | `load.rs` | borders, halves and leaders by load |
 //! | `join.rs` | which group a node joins, who leads, who goes where in a split |
@@ -31,6 +32,7 @@ mod group;
 pub mod join;
 pub mod lifetimes;
 pub mod load;
+mod mend;
 mod operation;
 pub mod preset;
 pub mod resilience;

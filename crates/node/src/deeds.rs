@@ -132,6 +132,13 @@ pub enum What {
         /// Which.
         group: GroupId,
     },
+    /// A home gets back what it has lost of its group and its neighbours.
+    Mend {
+        /// The group that has its home there, or had, if it is known.
+        group: Option<GroupId>,
+        /// The home.
+        home: Bucket,
+    },
     /// A group follows other policies.
     Preset {
         /// Which.
@@ -235,7 +242,7 @@ impl What {
             What::Migrate { .. } => Some(DeedKind::Migrate),
             What::Repartition { .. } => Some(DeedKind::Repartition),
             What::Lead { .. } => Some(DeedKind::Lead),
-            What::Ask { .. } | What::Preset { .. } => None,
+            What::Ask { .. } | What::Mend { .. } | What::Preset { .. } => None,
         }
     }
 
@@ -250,7 +257,7 @@ impl What {
             | What::Preset { group, .. } => [*group].into(),
             What::Merge { groups, .. } | What::Repartition { groups, .. } => groups.to_vec(),
             What::Migrate { from, to, .. } => [*from, *to].into(),
-            What::Lead { group, .. } => group.iter().copied().collect(),
+            What::Lead { group, .. } | What::Mend { group, .. } => group.iter().copied().collect(),
         }
     }
 
@@ -273,7 +280,7 @@ impl What {
             What::Split { nodes, .. } => nodes.concat(),
             What::Migrate { node, .. } | What::Ask { node, .. } => [*node].into(),
             What::Lead { from, to, .. } => from.iter().chain(to).copied().collect(),
-            What::Repartition { .. } | What::Preset { .. } => Vec::new(),
+            What::Repartition { .. } | What::Mend { .. } | What::Preset { .. } => Vec::new(),
         }
     }
 }
@@ -328,6 +335,13 @@ impl fmt::Display for What {
                 }
             }
             What::Ask { node, group } => write!(f, "node {node} asks {group} to let it in"),
+            What::Mend { group, home } => {
+                match group {
+                    Some(group) => write!(f, "bucket {}, the home of {group}, ", home.0)?,
+                    None => write!(f, "bucket {} ", home.0)?,
+                }
+                write!(f, "takes back what others know that it has kept")
+            }
             What::Preset { group, from, to } => {
                 write!(f, "{group} follows `{}` after `{}`", to.name(), from.name())
             }

@@ -79,6 +79,14 @@ impl Node {
             return;
         }
         effort.not_before = cx.now + LOOK_EVERY;
+        if let Some((edits, deed)) = self.mending_due(cx.now, home) {
+            let parts = self.parts(edits, &[]);
+            // Broken rules may leave nothing of it.
+            if !parts.is_empty() {
+                cx.marks.hit("node.group.mended");
+                return self.replace_notes(cx, home, parts, (Vec::from([deed]), None), out);
+            }
+        }
         let Some((seat, stand)) = self.seat(home).and_then(|seat| Some((seat.clone(), seat.stand()?))) else {
             return;
         };
@@ -95,6 +103,18 @@ impl Node {
             }
         };
         cx.marks.hit(mark_of(&operation));
+        self.replace_notes(cx, home, parts, (deeds, asker), out);
+    }
+
+    /// Begins what is to be replaced at homes, for the group that has its home at one of them, or should have.
+    fn replace_notes(
+        &mut self,
+        cx: &mut Cx<'_>,
+        home: Bucket,
+        parts: BTreeMap<Bucket, Part>,
+        (deeds, asker): (Vec<(What, Motive)>, Option<Asker>),
+        out: &mut Out,
+    ) {
         let (now, wall) = (cx.now, cx.wall);
         let Some(ring) = self.ring_mut() else { return };
         let noted = deeds.into_iter().map(|(what, motive)| ring.journal.begin((now, wall), what, motive));
@@ -157,7 +177,9 @@ impl Node {
         if wanted.is_some() {
             return wanted;
         }
-        if !self.is_settled(group) {
+        // What was recovered by others than its members never has them.
+        let is_lost = group.members.iter().all(|id| self.is_gone(*id, cx.now));
+        if !self.is_settled(group) && !is_lost {
             return None;
         }
         let alone = stand.before.name.id == group.name.id;

@@ -34,6 +34,7 @@ mod journal;
 mod lane;
 mod load;
 mod machine;
+mod mending;
 mod message;
 mod motive;
 mod named;

@@ -200,6 +200,11 @@ pub enum Motive {
         /// How many groups were looked at.
         groups: usize,
     },
+    /// The home's log went on without its majority, and lacks what it had agreed to with others.
+    Lacking {
+        /// For how long that was seen, in milliseconds.
+        seen_ms: u64,
+    },
     /// Nobody led the buckets.
     Leaderless,
     /// Who led the buckets is no member of their group, or cannot be reached.
@@ -251,6 +256,7 @@ impl Motive {
             | Motive::Size { .. }
             | Motive::Surplus { .. }
             | Motive::Needy { .. }
+            | Motive::Lacking { .. }
             | Motive::Leaderless
             | Motive::LeaderGone => Policy::Resilience,
             Motive::Beside { .. } => Policy::Diversity,
@@ -314,6 +320,9 @@ impl fmt::Display for Motive {
             }
             Motive::Busy { load, groups } => {
                 write!(f, "of {groups} groups, all safe, one of the busiest: {load}/s altogether")
+            }
+            Motive::Lacking { seen_ms } => {
+                write!(f, "for {seen_ms} ms others have known newer lines than it has")
             }
             Motive::Leaderless => write!(f, "nobody led"),
             Motive::LeaderGone => write!(f, "who led is no member or cannot be reached"),

@@ -133,6 +133,8 @@ pub(crate) struct Ring {
     pub(crate) leaders: BTreeMap<Bucket, NodeId>,
     /// Members of groups of which this node leads buckets that are not there, and since when.
     pub(crate) missing: BTreeMap<NodeId, Time>,
+    /// Homes that lack what their neighbours' homes know, and since when that is seen.
+    pub(crate) lacking: BTreeMap<Bucket, Time>,
     /// By home: how its operations go.
     pub(crate) efforts: BTreeMap<Bucket, Effort>,
     /// What the policies go by.
@@ -209,6 +211,7 @@ impl Ring {
                 loads: BTreeMap::new(),
                 leaders: BTreeMap::new(),
                 missing: BTreeMap::new(),
+                lacking: BTreeMap::new(),
                 efforts: BTreeMap::new(),
                 sights: Sights::new(config),
                 sampled: Vec::new(),

@@ -97,6 +97,7 @@ impl Node {
         let Some(ring) = self.ring_mut() else { return };
         ring.joiners.retain(|(home, _)| homes.contains(home));
         ring.leavers.retain(|(home, _), _| homes.contains(home));
+        ring.lacking.retain(|home, _| homes.contains(home));
         let lost: Vec<Effort> =
             ring.efforts.extract_if(.., |home, _| !homes.contains(home)).map(|(_, effort)| effort).collect();
         let is_home = |home: &Bucket| ring.group_of(*home).is_some_and(|group| ring.home(group) == *home);
@@ -149,7 +150,13 @@ impl Node {
     /// Homes of groups, now or once, that this node speaks for.
     fn homes_led(&self) -> impl Iterator<Item = Bucket> + '_ {
         let led = self.replicas.iter().filter(|(_, replica)| replica.takes);
-        led.map(|(bucket, _)| *bucket).filter(|bucket| self.has_seat(*bucket))
+        led.map(|(bucket, _)| *bucket).filter(|bucket| self.has_seat(*bucket) || self.is_home(*bucket))
+    }
+
+    /// Whether some group is known to have its home here.
+    fn is_home(&self, bucket: Bucket) -> bool {
+        let Some(ring) = self.ring() else { return false };
+        ring.group_of(bucket).is_some_and(|group| ring.home(group) == bucket)
     }
 
     fn found_ring(&mut self, cx: &mut Cx<'_>, out: &mut Out) {
@@ -186,7 +193,9 @@ impl Node {
 
     /// Tells others what a home keeps: all whom this node is connected to, or when it is no news those whose turn it is.
     fn tell_seat(&self, home: Bucket, is_reminder: bool, out: &mut Out) {
-        let (Some(seat), Some(ring)) = (self.seat(home), self.ring()) else { return };
+        let Some(ring) = self.ring() else { return };
+        // A home may have lost all that it kept: its neighbours have to know.
+        let seat = self.seat(home).unwrap_or_default();
         let group = seat.line(Which::Own).group.as_ref();
         let buckets = group.map(|group| ring.buckets(group)).unwrap_or_default();
         let figures = buckets.iter().map(|bucket| {
@@ -287,6 +296,10 @@ impl Node {
         let own = seat.line(Which::Own).group.as_ref().filter(|_| !figures.is_empty());
         let concerns = own.is_some_and(|own| own.members.contains(&me)) || ring.group_with(me).is_none();
         let mut newcomers = BTreeSet::new();
+        if let Some(known) = ring.seats.get(&home).filter(|known| known.age() > age && !figures.is_empty()) {
+            // It may have lost something (`mending.rs`).
+            Node::tell_one_seat(ring, (home, known), from, out);
+        }
         if let Some(news) = ring.hear(home, seat, cx.now) {
             cx.marks.hit("node.ring.news");
             ring.people.is_news = true;

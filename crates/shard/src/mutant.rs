@@ -100,6 +100,8 @@ pub enum Mutant {
     SilenceUnnoticed,
     /// Members of a group that share a machine stay, though another group has room and nobody there.
     MachineShared,
+    /// A home that has lost what its neighbours know does not get it back.
+    LossesKept,
 }
 
 impl Mutant {

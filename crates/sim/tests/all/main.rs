@@ -34,6 +34,7 @@ mod replog_mutants;
 mod replog_paper;
 mod replog_transcripts;
 mod ring;
+mod ring_lost;
 #[cfg(feature = "mutants")]
 mod ring_mutants;
 mod ring_steps;

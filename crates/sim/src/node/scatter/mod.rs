@@ -19,10 +19,12 @@
 //! | `ring.rs` | the harness: nodes, and what is seen of their groups |
 //! | `runs.rs` | the experiments |
 //! | `steps.rs` | crashes between any two steps of an operation |
+//! | `lost.rs` | homes that lose what they agreed to with others |
 //! | `town/` | those under load |
 //! | `land/` | large ones |
 
 mod land;
+mod lost;
 mod ring;
 mod runs;
 mod setup;
@@ -30,6 +32,7 @@ mod steps;
 mod town;
 
 pub use land::{Lives, Setup as LandSetup, measure as measure_land, measure_baseline};
+pub use lost::{Losses, lose_homes};
 pub use runs::{HEAVY, NAMES, run};
 pub use setup::{Setup, Sites};
 pub use steps::{Role, crash_at_steps};

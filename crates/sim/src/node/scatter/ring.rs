@@ -209,8 +209,7 @@ impl Ring {
         };
         let knows = leader(nodes, Bucket(0)).and_then(|id| nodes.machine(id))?;
         let found = knows.groups().into_iter().find(is_meant)?;
-        let home = Bucket::of_position(found.span.start, self.setup.buckets);
-        Some((leader(nodes, home)?, Input::Admin(self.ticket(), AdminRequest::Group(request))))
+        Some((leader(nodes, self.home_of(found))?, Input::Admin(self.ticket(), AdminRequest::Group(request))))
     }
 
     /// Asks for a key of a bucket that somebody leads.
@@ -238,6 +237,20 @@ impl Ring {
         let request =
             ClientRequest { connection: ConnectionId(1), ticket, request, consistency, identity: None };
         Some((at, Input::Requests(vec![request])))
+    }
+
+    /// Who has an operation of a group under way, if somebody has.
+    pub(super) fn speaker(&self) -> Option<NodeId> {
+        self.watched.as_ref().map(|watched| watched.at)
+    }
+
+    /// Whether what is watched was agreed to, or has ended.
+    pub(super) fn has_agreed(&self) -> bool {
+        self.watched.as_ref().is_none_or(|watched| watched.agreed.is_some())
+    }
+
+    pub(super) fn home_of(&self, group: &Group) -> Bucket {
+        Bucket::of_position(group.span.start, self.setup.buckets)
     }
 
     fn watch(&mut self, seen: &Seen<'_, Node>) {

@@ -15,7 +15,7 @@ use super::runs::{founded, rest};
 use super::setup::Sites;
 use crate::node::operator::leader;
 use crate::node::witness::Witness;
-use crate::{DiskOptions, Failure, Latency, Seen, World};
+use crate::{DiskOptions, Failure, Latency, Seen, World, WorldOptions};
 
 /// Who dies.
 #[derive(Debug, Clone, Copy, PartialEq, Eq)]
@@ -60,7 +60,7 @@ fn leads_home(node: &Node) -> bool {
 
 /// What is done to the groups.
 #[derive(Debug, Clone, Copy)]
-enum Deed {
+pub(super) enum Deed {
     Split,
     Merge,
     Repartition,
@@ -71,11 +71,11 @@ enum Deed {
     Join,
 }
 
-const DEEDS: [Deed; 6] =
+pub(super) const DEEDS: [Deed; 6] =
     [Deed::Split, Deed::Merge, Deed::Repartition, Deed::Migrate, Deed::Failure, Deed::Join];
 
 /// How long an operation may take to begin and to end.
-const OPERATION_MAX: Duration = Duration::from_secs(10);
+pub(super) const OPERATION_MAX: Duration = Duration::from_secs(10);
 /// Crashed nodes are away for so long: shorter and longer than it takes until they are let go.
 const AWAY: [Duration; 2] = [Duration::from_millis(300), Duration::from_millis(2_500)];
 /// What the disk takes.
@@ -94,13 +94,11 @@ pub fn crash_at_steps(
     limits: &Limits,
 ) -> Result<u64, Failure> {
     let setup = founded(3, Sites::One, 150, Preset::Steady, seed);
-    let (sites, mut options) = setup.world();
-    // So slow that something is always on its way there.
-    options.disk = DiskOptions { volatile: false, sync: SYNC, ..options.disk };
+    let (sites, options) = setup.world();
     let mut ring = Ring::new(setup, &sites);
     ring.witness = Some(Witness::default());
     ring.limits = limits.clone();
-    let mut world = World::new(options, ring);
+    let mut world = World::new(slow_disks(options), ring);
     rest(&mut world)?;
     let (mut rng, mut struck) = (Rng::new(seed), 0);
     for deed in DEEDS {
@@ -115,6 +113,12 @@ pub fn crash_at_steps(
         }
     }
     Ok(struck)
+}
+
+/// Disks so slow that something is always on its way there.
+pub(super) fn slow_disks(options: WorldOptions) -> WorldOptions {
+    let disk = DiskOptions { volatile: false, sync: SYNC, ..options.disk };
+    WorldOptions { disk, ..options }
 }
 
 /// Has one die at this step of some such operation; `false` if all that were tried were over before.
@@ -148,7 +152,7 @@ fn crash_at(
 }
 
 /// Lets an operation begin; who is away until it is over.
-fn begin(world: &mut World<Ring>, deed: Deed, rng: &mut Rng) -> Result<Option<NodeId>, Failure> {
+pub(super) fn begin(world: &mut World<Ring>, deed: Deed, rng: &mut Rng) -> Result<Option<NodeId>, Failure> {
     let first = leader(world.nodes(), Bucket(0)).and_then(|id| world.nodes().machine(id));
     let groups: Vec<Group> = first.map(Node::groups).into_iter().flatten().cloned().collect();
     let all: Vec<NodeId> = world.nodes().live().map(|(id, _)| id).collect();
