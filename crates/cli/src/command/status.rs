@@ -36,16 +36,20 @@ pub(crate) fn status(status: &Status, format: Format) -> Result<()> {
 /// The cluster as tables.
 pub(crate) fn render(view: &ClusterView) -> String {
     let all = view.buckets();
-    // Of several buckets, whom a node believes to lead the first says nothing of the others.
+    // Of several buckets, what a node says of the first says nothing of the others.
     let is_cut = all.len() > 1;
-    let leader = if is_cut { "LEADS" } else { "LEADER" };
-    let mut table = Table::new(&[
-        "NODE", "STATE", "ROLE", leader, "LIST", "APPLIED", "CHOSEN", "LAST", "KEYS", "CLIENTS", "MEMORY",
-        "PID", "ADMIN",
-    ]);
+    let of_log =
+        if is_cut { &["LEADS", "HOLDS"][..] } else { &["LEADER", "LIST", "APPLIED", "CHOSEN", "LAST"] };
+    let columns =
+        [&["NODE", "STATE", "ROLE"], of_log, &["KEYS", "CLIENTS", "MEMORY", "PID", "ADMIN"]].concat();
+    let mut table = Table::new(&columns);
     for node in &view.nodes {
         let led = all.iter().filter(|bucket| bucket.believed_leader == node.id && node.id.is_some());
-        table.row(row(node, is_cut.then(|| led.count())));
+        let mut cells = row(node, is_cut.then(|| led.count()));
+        cells.resize(columns.len() - 2, "-".to_owned());
+        let pid = node.pid.map_or_else(|| "-".to_owned(), |pid| pid.to_string());
+        cells.extend([pid, node.endpoints.admin.clone()]);
+        table.row(cells);
     }
     let mut text = table.render();
     text.push('\n');
@@ -65,33 +69,31 @@ pub(crate) fn render(view: &ClusterView) -> String {
     text
 }
 
-/// What is said of a node; of a cluster with several buckets, how many of them it leads.
+/// What is said of a node, if it answers; of a cluster with several buckets, how many of them it leads and holds.
 fn row(node: &NodeView, led: Option<usize>) -> Vec<String> {
-    let dash = || "-".to_owned();
-    let id = node.id.map_or_else(dash, |id| id.to_string());
-    let pid = node.pid.map_or_else(dash, |pid| pid.to_string());
-    let mut cells = vec![id, node.state().to_owned()];
-    match &node.report {
-        Some(report) => {
-            let says = &report.node;
-            cells.extend([
-                says.role.clone(),
-                match led {
-                    Some(count) => count.to_string(),
-                    None => says.believed_leader.map_or_else(dash, |id| id.to_string()),
-                },
-                says.epoch.to_string(),
-                says.log_applied.to_string(),
-                says.log_chosen.to_string(),
-                says.log_last.to_string(),
-                says.keys.to_string(),
-                report.host.clients.connections.to_string(),
-                format!("{} MiB", report.process.resident_bytes >> 20),
-            ]);
+    let name = |id: Option<NodeId>| id.map_or_else(|| "-".to_owned(), |id| id.to_string());
+    let mut cells = vec![name(node.id), node.state().to_owned()];
+    let Some(report) = &node.report else { return cells };
+    let says = &report.node;
+    cells.push(says.role.clone());
+    match led {
+        Some(led) => {
+            let held = says.buckets.iter().filter(|bucket| bucket.here).count();
+            cells.extend([led.to_string(), held.to_string()]);
         }
-        None => cells.extend((0..9).map(|_| dash())),
+        None => cells.extend([
+            name(says.believed_leader),
+            says.epoch.to_string(),
+            says.log_applied.to_string(),
+            says.log_chosen.to_string(),
+            says.log_last.to_string(),
+        ]),
     }
-    cells.extend([pid, node.endpoints.admin.clone()]);
+    cells.extend([
+        says.keys.to_string(),
+        report.host.clients.connections.to_string(),
+        format!("{} MiB", report.process.resident_bytes >> 20),
+    ]);
     cells
 }
 
