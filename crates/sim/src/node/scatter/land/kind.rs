@@ -16,7 +16,7 @@ use crate::node::words;
 
 /// What a client is told.
 #[derive(Debug)]
-pub(super) enum Answer {
+pub(in crate::node::scatter) enum Answer {
     Value(Option<String>),
     Written,
     /// It did not happen.

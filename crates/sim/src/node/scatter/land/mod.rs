@@ -21,6 +21,8 @@ use std::time::Duration;
 
 use crate::{Audience, Failure};
 
+pub(super) use dht::{Call, Dht, Word as DhtWord};
+pub(super) use kind::Answer;
 pub use setup::{Lives, Setup};
 pub use tally::{measure, measure_baseline};
 

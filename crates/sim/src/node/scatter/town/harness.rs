@@ -15,7 +15,7 @@ use quorate_replog::Config;
 use super::chirps::{Chirper, Step, Trend, Users, key};
 use super::setup::{Setup, System};
 use super::streets::Streets;
-use super::tally::Tally;
+use super::tally::{Crowd, Tally};
 use crate::node::operator::member;
 use crate::node::words;
 use crate::{Agenda, Boot, Harness, Nodes, Seen, Verdict};
@@ -29,7 +29,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(100);
 /// Nodes learn so often whom they are connected to.
 const CONNECT_EVERY: Duration = Duration::from_millis(5);
 /// One way between a client and a node.
-const CLIENT: Duration = Duration::from_micros(150);
+pub(super) const CLIENT: Duration = Duration::from_micros(150);
+/// Clients begin within so many microseconds.
+pub(super) const BEGIN_WITHIN_US: u64 = 100_000;
 /// A client that knows nobody to ask tries again after so long.
 const AGAIN: Duration = Duration::from_millis(50);
 /// Trends of the first half of the trace, by which partitions are cut.
@@ -42,18 +44,18 @@ pub(super) struct Town {
     setup: Setup,
     rng: Rng,
     users: Rc<Users>,
-    pub(super) streets: Streets,
+    streets: Streets,
     trend: Trend,
     clients: Vec<Chirper>,
     /// When each client's request leaves it.
     asked: Vec<Duration>,
     told: BTreeSet<(NodeId, NodeId)>,
-    pub(super) tally: Tally,
+    tally: Tally,
 }
 
 impl Town {
     pub(super) fn new(setup: Setup) -> Town {
-        let mut rng = Rng::new(setup.seed ^ 0x746f_776e);
+        let mut rng = setup.chance();
         let users = Users::draw(&setup, &mut rng);
         let history: Vec<Trend> = (0..HISTORY).map(|_| Trend::draw(&setup, &users, &mut rng)).collect();
         let streets = Streets::new(&setup, &users, &history, &mut rng);
@@ -76,13 +78,6 @@ impl Town {
         nodes.live().count() == self.setup.nodes
             && self.streets.is_led()
             && nodes.live().all(|(_, node)| !is_ring || knows(node))
-    }
-
-    /// All clients begin, not quite at once.
-    pub(super) fn open(&mut self) -> Vec<(Duration, NodeId, Input)> {
-        let begins: Vec<u64> = self.clients.iter().map(|_| self.rng.below(100_000)).collect();
-        let begins = begins.into_iter().map(Duration::from_micros).enumerate();
-        begins.filter_map(|(client, after)| self.ask(client, after)).collect()
     }
 
     /// A client's next operation.
@@ -132,9 +127,20 @@ impl Town {
     pub(super) fn hottest_over_mean(&self) -> f64 {
         self.users.hottest_bucket(&self.trend, &self.setup) * self.setup.nodes as f64
     }
+}
 
-    /// Something else becomes hot.
-    pub(super) fn move_now(&mut self) {
+impl Crowd for Town {
+    fn tally(&self) -> &Tally {
+        &self.tally
+    }
+
+    fn open(&mut self) -> Vec<(Duration, NodeId, Input)> {
+        let begins: Vec<u64> = self.clients.iter().map(|_| self.rng.below(BEGIN_WITHIN_US)).collect();
+        let begins = begins.into_iter().map(Duration::from_micros).enumerate();
+        begins.filter_map(|(client, after)| self.ask(client, after)).collect()
+    }
+
+    fn move_now(&mut self) {
         self.trend = Trend::draw(&self.setup, &self.users, &mut self.rng);
     }
 }

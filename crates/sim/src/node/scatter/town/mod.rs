@@ -9,6 +9,7 @@
 //! | `chirps.rs` | what users do: whose posts are read and written how often, and whose at which moment above all |
 //! | `streets.rs` | who is asked for a key: groups that move, or partitions that were cut once and for all |
 //! | `harness.rs` | nodes and clients |
+//! | `table.rs` | the same for the hash table without agreement |
 //! | `tally.rs` | what is counted in each half second, and what it comes to |
 //! | `runs.rs` | the experiments |
 
@@ -17,6 +18,7 @@ mod harness;
 mod runs;
 mod setup;
 mod streets;
+mod table;
 mod tally;
 
 pub(super) use runs::{hot_spots, load, of_hot_spots, of_scale, scale};

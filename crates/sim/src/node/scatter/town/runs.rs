@@ -29,9 +29,9 @@ pub(in crate::node::scatter) fn of_scale(
     Some(measure("scale", &setup, told))
 }
 
-/// Figure 15b: 10,000 fetches a second of all followers of users, on 40 nodes.
+/// Figure 15: 10,000 fetches a second of all followers of users, on 40 nodes.
 pub(in crate::node::scatter) fn load(seed: u64, told: &mut dyn Audience) -> Result<(), Failure> {
-    for system in [System::Groups, System::Partitions, System::Spread] {
+    for system in [System::Groups, System::Partitions, System::Spread, System::Hashes] {
         measure("load", &fetches(system, seed), told)?;
     }
     Ok(())
@@ -135,5 +135,13 @@ mod tests {
         assert!(rates[0] > 1.3 * rates[1], "{groups:?} {partitions:?}");
         assert!(number(&groups, "most_over_mean") < 1.3, "{groups:?}");
         assert!(number(&partitions, "most_over_mean") > 4.0, "one of five does all: {partitions:?}");
+    }
+    /// Places that are hashes are uneven, and so is what users do.
+    #[test]
+    fn a_hash_table_is_loaded_as_its_hashes_fall() {
+        let row = small(System::Hashes);
+        assert_eq!(small(System::Hashes), row, "the same seed gives the same row");
+        assert_eq!(number(&row, "failed"), 0.0, "{row:?}");
+        assert!(number(&row, "most_over_mean") > 1.5, "{row:?}");
     }
 }

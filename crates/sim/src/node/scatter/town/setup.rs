@@ -3,6 +3,8 @@
 use std::num::NonZeroU16;
 use std::time::Duration;
 
+use quorate_kernel::Rng;
+
 use crate::{ClockOptions, DiskOptions, Latency, NetworkOptions, Order, Service, WorldOptions};
 
 /// More founders than this are too many for one group; the others join.
@@ -20,6 +22,8 @@ pub enum System {
     Partitions,
     /// The same, each with several logs, whose leaders are spread over its nodes.
     Spread,
+    /// A hash of the keys and of the nodes: the hash table without agreement that churn is compared with.
+    Hashes,
 }
 
 impl System {
@@ -29,6 +33,7 @@ impl System {
             System::Groups => "groups",
             System::Partitions => "partitions",
             System::Spread => "partitions-spread",
+            System::Hashes => "hash-table",
         }
     }
 }
@@ -133,6 +138,11 @@ impl Setup {
     /// How many nodes found the ring.
     pub(super) fn founders(&self) -> usize {
         self.nodes.min(FOUNDERS_MAX)
+    }
+
+    /// What users and clients do follows from it, the same in all systems.
+    pub(super) fn chance(&self) -> Rng {
+        Rng::new(self.seed ^ 0x746f_776e)
     }
 
     pub(super) fn clients(&self) -> usize {

@@ -7,7 +7,9 @@ use quorate_kernel::NodeId;
 
 use super::harness::Town;
 use super::setup::{Setup, System};
-use crate::{Audience, Counts, Failure, Row, World};
+use super::table::Table;
+use crate::harness::Input;
+use crate::{Audience, Counts, Failure, Harness, Row, World};
 
 /// How long a cluster may take to form, and how long it must have been formed.
 const FORM_MAX: Duration = Duration::from_secs(300);
@@ -72,8 +74,18 @@ struct Reading {
     marks: [u64; MARKS.len()],
 }
 
-fn read(world: &World<Town>, setup: &Setup) -> Reading {
-    let tally = &world.harness().tally;
+/// Nodes under load, and their clients.
+pub(super) trait Crowd: Harness {
+    /// What nodes have answered so far.
+    fn tally(&self) -> &Tally;
+    /// All clients begin, not quite at once: what they ask, when and whom.
+    fn open(&mut self) -> Vec<(Duration, NodeId, Input<Self>)>;
+    /// Something else becomes hot.
+    fn move_now(&mut self);
+}
+
+fn read<C: Crowd>(world: &World<C>, setup: &Setup) -> Reading {
+    let tally = world.harness().tally();
     let busy = (1..=setup.nodes as u64).map(|id| world.nodes().busy(NodeId(id))).collect();
     let (done, timed, failed) = (tally.done.clone(), tally.took.len(), tally.failed);
     let marks = MARKS.map(|(_, mark)| world.marks().count(mark));
@@ -137,7 +149,33 @@ fn formed(setup: &Setup, told: &mut dyn Audience) -> Result<World<Town>, Failure
 /// # Errors
 /// If the cluster does not form, or answers make no sense.
 pub fn measure(experiment: &'static str, setup: &Setup, told: &mut dyn Audience) -> Result<(), Failure> {
+    if setup.system == System::Hashes {
+        let mut world = World::new(setup.world(), Table::new(setup.clone()));
+        world.run_for(SETTLED);
+        world.options.service = Some(Setup::service());
+        let (readings, moves) = count(&mut world, setup, told)?;
+        let sizes = [(u64::from(setup.copies), setup.nodes as u64)].into();
+        let row = waited(describe(experiment, setup, &sizes), world.harness(), &readings[0]);
+        told.row(absorbed(totals(row, &readings), &readings, &moves));
+        return Ok(());
+    }
     let mut world = formed(setup, told)?;
+    let (readings, moves) = count(&mut world, setup, told)?;
+    let mut row = describe(experiment, setup, &sizes(setup, &world));
+    if setup.system == System::Groups && setup.moves_every.is_none() {
+        row = row.number("hottest_bucket_over_mean", world.harness().hottest_over_mean());
+    }
+    let row = waited(row, world.harness(), &readings[0]);
+    told.row(absorbed(totals(row, &readings), &readings, &moves));
+    Ok(())
+}
+
+/// Puts load on a cluster that has formed: how far everything was at each look, and at which of these something else became hot.
+fn count<C: Crowd>(
+    world: &mut World<C>,
+    setup: &Setup,
+    told: &mut dyn Audience,
+) -> Result<(Vec<Reading>, Vec<usize>), Failure> {
     for (after, node, input) in world.harness_mut().open() {
         world.input(after, node, input);
     }
@@ -146,7 +184,7 @@ pub fn measure(experiment: &'static str, setup: &Setup, told: &mut dyn Audience)
         world.run_until(warm.min(world.now() + WINDOW));
         told.far("warms up", world.now());
     }
-    let mut readings = vec![read(&world, setup)];
+    let mut readings = vec![read(world, setup)];
     let began = world.now();
     let mut moves = Vec::new();
     while world.now() < began + setup.span {
@@ -160,24 +198,23 @@ pub fn measure(experiment: &'static str, setup: &Setup, told: &mut dyn Audience)
         if let Some(failure) = world.failure() {
             return Err(failure.clone());
         }
-        readings.push(read(&world, setup));
+        readings.push(read(world, setup));
     }
-    let mut row = describe(experiment, setup, &world);
-    if setup.system == System::Groups && setup.moves_every.is_none() {
-        row = row.number("hottest_bucket_over_mean", world.harness().hottest_over_mean());
-    }
-    let row = waited(row, &world.harness().tally.took_since(readings[0].timed));
-    told.row(absorbed(totals(row, &readings), &readings, &moves));
-    Ok(())
+    Ok((readings, moves))
 }
 
-fn describe(experiment: &'static str, setup: &Setup, world: &World<Town>) -> Row {
+/// How many groups of each size there are.
+fn sizes(setup: &Setup, world: &World<Town>) -> BTreeMap<u64, u64> {
     let mut sizes: BTreeMap<u64, u64> = BTreeMap::new();
     let groups = world.nodes().machine(NodeId(1)).map(|node| node.groups()).unwrap_or_default();
     groups.iter().for_each(|group| *sizes.entry(group.members.len() as u64).or_default() += 1);
     if setup.system != System::Groups {
         sizes.insert(setup.copies.into(), setup.nodes as u64 / u64::from(setup.copies));
     }
+    sizes
+}
+
+fn describe(experiment: &'static str, setup: &Setup, sizes: &BTreeMap<u64, u64>) -> Row {
     let groups = sizes.values().sum::<u64>();
     Row::new(experiment)
         .text("system", setup.system.name())
@@ -191,8 +228,9 @@ fn describe(experiment: &'static str, setup: &Setup, world: &World<Town>) -> Row
         .number("seconds", setup.span.as_secs_f64())
 }
 
-/// What clients waited.
-fn waited(row: Row, took: &[u32]) -> Row {
+/// What clients waited since a reading.
+fn waited(row: Row, crowd: &impl Crowd, since: &Reading) -> Row {
+    let took = crowd.tally().took_since(since.timed);
     let sum: u64 = took.iter().map(|micros| u64::from(*micros)).sum();
     let at =
         |percent: usize| took.get(took.len().saturating_sub(1) * percent / 100).copied().unwrap_or_default();

@@ -3,14 +3,14 @@
 use std::collections::BTreeMap;
 use std::time::Duration;
 
-use quorate_kernel::{NodeId, Time};
+use quorate_kernel::{NodeId, Rng, Time};
 
 /// Who was found dead is not believed to live because others say so, for so long.
 const DEAD_FOR: Duration = Duration::from_secs(30);
 
-/// Where a node or a key stands on the circle: the multiplier of SplitMix64 scatters numbers that follow each other.
+/// Where a node or a key stands on the circle: anywhere, as hashes are.
 pub(super) fn place_of(number: u64) -> u64 {
-    number.wrapping_mul(0x9e37_79b9_7f4a_7c15)
+    Rng::new(number).next_u64()
 }
 
 #[derive(Debug)]
@@ -92,15 +92,19 @@ impl Leafs {
         self.near().into_iter().chain(self.table.values().copied()).collect()
     }
 
+    /// Whether this node is the root of a place, the first there or after it: nobody stands between the one before this node and it.
+    pub(super) fn is_root(&self, place: u64) -> bool {
+        let own = place_of(self.me.0);
+        let span = |(_, (before, _)): (&u64, &(NodeId, Time))| own.wrapping_sub(place_of(before.0));
+        self.leafs.last_key_value().map(span).is_none_or(|span| own.wrapping_sub(place) < span)
+    }
+
     /// The next node on the way to a place; none if this one is its root.
     pub(super) fn next(&self, place: u64) -> Option<NodeId> {
-        let own = place_of(self.me.0);
-        // The root is the first at the place or after it: nobody stands between the one before this node and it.
-        let (_, (before, _)) = self.leafs.last_key_value()?;
-        let span = own.wrapping_sub(place_of(before.0));
-        if own.wrapping_sub(place) < span {
+        if self.is_root(place) {
             return None;
         }
+        let own = place_of(self.me.0);
         let to_go = |id: &NodeId| place.wrapping_sub(place_of(id.0));
         let all = self.leafs.values().map(|(id, _)| id).chain(self.table.values());
         let nearest = all.min_by_key(|id| to_go(id)).copied();

@@ -44,14 +44,14 @@ type Stamp = (u64, NodeId);
 
 /// What lies under a key.
 #[derive(Debug, Clone, PartialEq, Eq, PartialOrd, Ord)]
-pub(super) struct Item {
+pub(in crate::node::scatter) struct Item {
     stamp: Stamp,
     value: String,
 }
 
 /// What is on the way to the root of a place.
 #[derive(Debug, Clone)]
-pub(super) enum Errand {
+pub(in crate::node::scatter) enum Errand {
     Join,
     Get(Ticket, u64),
     Put(Ticket, u64, String),
@@ -67,14 +67,14 @@ impl Errand {
 }
 
 #[derive(Debug, Clone)]
-pub(super) struct Route {
+pub(in crate::node::scatter) struct Route {
     origin: NodeId,
     errand: Errand,
     hops: u8,
 }
 
 #[derive(Debug, Clone)]
-pub(super) enum Word {
+pub(in crate::node::scatter) enum Word {
     Route(u64, Route),
     /// The sender has taken it over.
     Confirmed(u64),
@@ -92,7 +92,7 @@ pub(super) enum Word {
 }
 
 #[derive(Debug)]
-pub(super) enum Call {
+pub(in crate::node::scatter) enum Call {
     Met(NodeId),
     Lost,
     Ask(Ticket, u64, Option<String>),
@@ -119,10 +119,12 @@ struct Asked {
 }
 
 #[derive(Debug)]
-pub(super) struct Dht {
+pub(in crate::node::scatter) struct Dht {
     me: NodeId,
     leafs: Leafs,
     is_in: bool,
+    /// Whether neighbours compare what they hold: they need not where nothing fails.
+    compares: bool,
     items: BTreeMap<u64, Item>,
     asked: BTreeMap<Ticket, Asked>,
     /// What was sent on and is not confirmed: to whom, and when.
@@ -136,6 +138,40 @@ pub(super) struct Dht {
 type Effects = Out<Word, (), (), Vec<(Ticket, Answer)>>;
 
 impl Dht {
+    fn new(me: NodeId, leafs: Leafs) -> Dht {
+        Dht {
+            me,
+            leafs,
+            is_in: false,
+            compares: true,
+            items: BTreeMap::new(),
+            asked: BTreeMap::new(),
+            sent: BTreeMap::new(),
+            waits: BTreeMap::new(),
+            names: 0,
+            beat_at: Time::default(),
+            sync_at: Time::default(),
+        }
+    }
+
+    /// One of so many nodes that all know each other, and hold those of these keys whose roots they are. Nothing fails.
+    pub(in crate::node::scatter) fn at_rest(
+        me: NodeId,
+        (nodes, copies): (u64, usize),
+        keys: impl Iterator<Item = u64>,
+    ) -> Dht {
+        let mut leafs = Leafs::new(me, copies);
+        (1..=nodes).filter(|id| *id != me.0).for_each(|id| leafs.tell(NodeId(id), Time::default()));
+        let own = keys.filter(|key| leafs.is_root(place_of(*key)));
+        let items = own.map(|key| (key, Item { stamp: (1, me), value: String::new() })).collect();
+        Dht { is_in: true, compares: false, items, ..Dht::new(me, leafs) }
+    }
+
+    /// Whether this node is the root of a key, as far as it knows.
+    pub(in crate::node::scatter) fn is_root(&self, key: u64) -> bool {
+        self.leafs.is_root(place_of(key))
+    }
+
     fn name(&mut self) -> u64 {
         self.names += 1;
         self.names
@@ -333,7 +369,7 @@ impl Dht {
         if now.since(self.beat_at) >= BEAT_EVERY {
             self.beat(now, out);
         }
-        if now.since(self.sync_at) >= SYNC_EVERY {
+        if self.compares && now.since(self.sync_at) >= SYNC_EVERY {
             self.sync(cx, out);
         }
         let mut ends = Vec::new();
@@ -400,18 +436,7 @@ impl Kind for Dht {
         if is_founder {
             (1..=FOUNDERS).for_each(|id| leafs.tell(NodeId(id), Time::default()));
         }
-        Dht {
-            me: node,
-            leafs,
-            is_in: is_founder,
-            items: BTreeMap::new(),
-            asked: BTreeMap::new(),
-            sent: BTreeMap::new(),
-            waits: BTreeMap::new(),
-            names: 0,
-            beat_at: Time::default(),
-            sync_at: Time::default(),
-        }
+        Dht { is_in: is_founder, ..Dht::new(node, leafs) }
     }
 
     fn serves(&self) -> bool {
