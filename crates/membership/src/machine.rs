@@ -43,7 +43,8 @@ pub enum Input {
         /// Members, as far as known.
         seeds: Vec<NodeId>,
     },
-    /// Be a member no more. [`Output::Left`] ends it.
+    /// Be a member no more. [`Output::Left`] ends it. A member that is alone goes at once; if several are asked, the last
+    /// of them stays until somebody else has come.
     Leave,
     /// What the parent makes of a view, for those who do not get there step by step. A function of the view before,
     /// what the parent said of it, and the cut, and of nothing else: all members must say the same.

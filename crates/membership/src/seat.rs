@@ -280,15 +280,20 @@ impl Seat {
             return;
         }
         let Some(stable) = self.alerts.stable() else { return };
-        if stable.contains(&self.me) {
+        if stable.contains(&self.me) && !self.all_leave(&stable) {
             // Nobody is the judge of itself: who cannot hear would remove all others with itself.
             cx.marks.hit("membership.cut.about_me");
             return;
         }
         let cut = self.cut_of(&stable);
-        if !cut.changes.is_empty() {
+        if !cut.changes.is_empty() && !cut.changes.contains(&Change::Remove { id: self.me }) {
             self.propose(cx, Arc::new(cut), out);
         }
+    }
+
+    /// Whether this node wants to go and no member is to stay: then those who are to go have to see each other out.
+    fn all_leave(&self, stable: &[NodeId]) -> bool {
+        self.leaving && self.rings.ids().iter().all(|id| stable.contains(id))
     }
 
     /// The cut that a set of subjects makes: removals first if there is no room for all, and never more of them than
