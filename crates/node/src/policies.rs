@@ -63,6 +63,11 @@ impl Sights {
         self.chosen.get(&home).copied().unwrap_or(self.heard)
     }
 
+    /// Whether this is something else than what was heard last.
+    pub(crate) fn is_news(&self, preset: Preset) -> bool {
+        self.heard != preset
+    }
+
     /// Somebody says what a group follows that concerns this node: its own, or any if it is in none.
     pub(crate) fn hear(&mut self, preset: Preset) {
         self.heard = preset;

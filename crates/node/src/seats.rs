@@ -292,9 +292,12 @@ impl Node {
         let members: Vec<NodeId> = seat.groups().flat_map(|group| group.members.iter().copied()).collect();
         let Some(ring) = self.ring_mut() else { return };
         let age = seat.age();
-        // With figures it comes of whoever speaks for the group.
-        let own = seat.line(Which::Own).group.as_ref().filter(|_| !figures.is_empty());
-        let concerns = own.is_some_and(|own| own.members.contains(&me)) || ring.group_with(me).is_none();
+        // Asked first: who is in which group is not known at once while groups change everywhere.
+        let preset = preset.filter(|preset| ring.sights.is_news(*preset)).filter(|_| {
+            // With figures it comes of whoever speaks for the group.
+            let own = seat.line(Which::Own).group.as_ref().filter(|_| !figures.is_empty());
+            own.is_some_and(|own| own.members.contains(&me)) || ring.group_with(me).is_none()
+        });
         let mut newcomers = BTreeSet::new();
         if let Some(known) = ring.seats.get(&home).filter(|known| known.age() > age && !figures.is_empty()) {
             // It may have lost something (`mending.rs`).
@@ -316,7 +319,7 @@ impl Node {
             self.ask_who(from, newcomers.into_iter(), out);
         }
         let Some(ring) = self.ring_mut() else { return };
-        preset.into_iter().filter(|_| concerns).for_each(|preset| ring.sights.hear(preset));
+        preset.into_iter().for_each(|preset| ring.sights.hear(preset));
         if ring.seats.get(&home).is_none_or(|seat| seat.age() != age) {
             return;
         }
