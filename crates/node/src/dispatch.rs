@@ -204,6 +204,7 @@ impl Node {
                     // A hint; harmless if forgotten.
                     out.send_early(origin, Message::TakesBatches.about(*bucket));
                 }
+                replica.led_since = cx.now;
                 replica.meter.begin(cx.now, ring.map_or(0.0, |ring| ring.load_of(*bucket)));
             }
             is_new

@@ -56,6 +56,8 @@ pub(crate) struct Replica {
     pub(crate) reported_at: Time,
     /// Since when no leader of it is known.
     pub(crate) leaderless_since: Option<Time>,
+    /// Since when this node leads it, if it does.
+    pub(crate) led_since: Time,
     /// Whom this node, leading, asked to lead last, and when.
     pub(crate) handed: Option<(NodeId, Time)>,
     /// What it is asked.
@@ -79,6 +81,7 @@ impl Replica {
             followed: (0, 0),
             reported_at: Time::default(),
             leaderless_since: None,
+            led_since: Time::default(),
             handed: None,
             meter: Meter::default(),
         }
