@@ -21,8 +21,8 @@ use crate::roster::Roster;
 const TIDIED_AT_ONCE: u64 = 8;
 /// Between two times that the same node is asked to lead a bucket. Long beside an election: it may just have failed to.
 const HAND_AGAIN: Duration = Duration::from_secs(2);
-/// Whoever has just come to lead a bucket hands it on to nobody for so many times what it takes to miss a leader: each time requests under way have to find
-/// the next one, and who should lead may have been said before. Where messages take long, that is long.
+/// Whoever has just come to lead a bucket of a ring hands it on to nobody for so many times what it takes to miss a leader: each time requests under way have to
+/// find the next one, and who should lead may have been said before. Where messages take long, that is long.
 const LEADS_MIN: u32 = 2;
 
 impl Node {
@@ -129,7 +129,8 @@ impl Node {
                 *ids.get(usize::from(bucket.0) % ids.len().max(1))?
             }
         };
-        let has_just_come = now.since(replica.led_since) < self.config.log.election * LEADS_MIN;
+        let leads_min = self.config.log.election * LEADS_MIN;
+        let has_just_come = self.ring().is_some() && now.since(replica.led_since) < leads_min;
         let was_asked = handed.is_some_and(|(to, at)| to == due && now.since(at) < HAND_AGAIN);
         if due == self.config.me.id || was_asked || has_just_come {
             return None;
