@@ -21,9 +21,11 @@ use crate::roster::Roster;
 const TIDIED_AT_ONCE: u64 = 8;
 /// Between two times that the same node is asked to lead a bucket. Long beside an election: it may just have failed to.
 const HAND_AGAIN: Duration = Duration::from_secs(2);
-/// Whoever has just come to lead a bucket of a ring hands it on to nobody for so many times what it takes to miss a leader: each time requests under way have to
-/// find the next one, and who should lead may have been said before. Where messages take long, that is long.
-const LEADS_MIN: u32 = 2;
+/// Whoever has just come to lead a bucket of a ring keeps it for so many round trips to the node that is due. In a ring others are due all the time, and each
+/// handover costs the requests under way a round trip or two.
+const LEADS_TRIPS: u32 = 20;
+/// But no longer than this, and so long while the way is not known.
+const LEADS_MIN: Duration = Duration::from_secs(3);
 
 impl Node {
     /// The cluster that this node is about to join has so many buckets, and copies of each. It has heard of no leader yet, so nothing that
@@ -129,8 +131,10 @@ impl Node {
                 *ids.get(usize::from(bucket.0) % ids.len().max(1))?
             }
         };
-        let leads_min = self.config.log.election * LEADS_MIN;
-        let has_just_come = self.ring().is_some() && now.since(replica.led_since) < leads_min;
+        let has_just_come = self.ring().is_some_and(|ring| {
+            let round_trips = ring.sights.way(due).map(|way| way * LEADS_TRIPS);
+            now.since(replica.led_since) < round_trips.map_or(LEADS_MIN, |trips| trips.min(LEADS_MIN))
+        });
         let was_asked = handed.is_some_and(|(to, at)| to == due && now.since(at) < HAND_AGAIN);
         if due == self.config.me.id || was_asked || has_just_come {
             return None;

@@ -94,9 +94,14 @@ impl Sights {
         *known = if way < *known { way } else { *known + (way - *known) / SHARE };
     }
 
+    /// To this node and back.
+    pub(crate) fn way(&self, to: NodeId) -> Option<Duration> {
+        self.ways.get(&to).copied()
+    }
+
     /// How long an agreement would take that this node led among `others`.
     pub(crate) fn agreement(&self, others: impl Iterator<Item = NodeId>) -> Option<Duration> {
-        let ways: Vec<Option<Duration>> = others.map(|id| self.ways.get(&id).copied()).collect();
+        let ways: Vec<Option<Duration>> = others.map(|id| self.way(id)).collect();
         agreement(&ways)
     }
 
@@ -130,7 +135,7 @@ impl Sights {
     pub(crate) fn by_way(&self, me: NodeId, members: &[NodeId]) -> Option<Vec<(NodeId, Duration)>> {
         let way = |id: &NodeId| match *id == me {
             true => Some((me, Duration::ZERO)),
-            false => self.ways.get(id).map(|way| (*id, *way)),
+            false => self.way(*id).map(|way| (*id, way)),
         };
         members.iter().map(way).collect()
     }

@@ -85,6 +85,7 @@ struct Counted {
     messages: u64,
     seeks: u64,
     changes: u64,
+    handovers: u64,
 }
 
 /// Lets nodes come until all have a place, lets them die and be replaced, and counts.
@@ -103,8 +104,9 @@ fn live<K: Kind>(
     run_for(world, SETTLED, "settles", told)?;
     let counts = |world: &World<Land<K>>| {
         let marks = world.marks();
+        let of = |name| marks.count(name);
         let sent = world.counts().messages_sent;
-        [sent, marks.count("node.seek.asked"), marks.count("node.group.changed")]
+        [sent, of("node.seek.asked"), of("node.group.changed"), of("replog.transfer.begun")]
     };
     let before = counts(world);
     world.harness_mut().is_open = true;
@@ -113,8 +115,8 @@ fn live<K: Kind>(
     run_for(world, setup.span, "is counted", told)?;
     let after = counts(world);
     (world.harness_mut().is_open, world.harness_mut().counts) = (false, false);
-    let [messages, seeks, changes] = [0, 1, 2].map(|at| after[at] - before[at]);
-    Ok(Counted { formed, messages, seeks, changes })
+    let [messages, seeks, changes, handovers] = [0, 1, 2, 3].map(|at| after[at] - before[at]);
+    Ok(Counted { formed, messages, seeks, changes, handovers })
 }
 
 fn begun(setup: &Setup, experiment: &'static str, counted: &Counted, deaths: u64) -> Row {
@@ -179,7 +181,8 @@ pub fn measure(setup: &Setup, told: &mut dyn Audience) -> Result<(), Failure> {
         .count("buckets_led", led)
         .number("healed_s", healed.as_secs_f64())
         .number("seeks_per_node_s", counted.seeks as f64 / setup.nodes as f64 / seconds)
-        .count("group_changes", counted.changes);
+        .count("group_changes", counted.changes)
+        .count("handovers", counted.handovers);
     for (name, most, of) in [
         ("people_mean", "people_most", 0),
         ("groups_known_mean", "groups_known_most", 1),
