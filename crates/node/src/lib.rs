@@ -14,6 +14,7 @@ mod ages;
 mod answers;
 mod beat;
 mod buckets;
+mod changing;
 mod collect;
 mod config;
 mod connections;

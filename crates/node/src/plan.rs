@@ -58,10 +58,7 @@ impl Plan {
 
     /// The keys that its commands are about.
     pub(crate) fn keys(&self) -> impl Iterator<Item = Bytes> {
-        let commands = self.parts.values().flat_map(|part| &part.commands);
-        commands.flat_map(|(_, command)| {
-            by_code(command.code).map(|spec| keys_of(spec, &command.args)).unwrap_or_default()
-        })
+        self.parts.values().flat_map(keys_of_part)
     }
 
     /// Has it coordinated by the first bucket, where it meets others; there it may have nothing to do.
@@ -76,9 +73,32 @@ impl Plan {
 
     /// Whether one of its commands is about all keys.
     pub(crate) fn is_about_all(&self) -> bool {
-        let mut commands = self.parts.values().flat_map(|part| &part.commands);
-        commands.any(|(_, command)| by_code(command.code).is_some_and(Spec::spans_keyspace))
+        self.parts.values().any(is_about_all)
     }
+}
+
+/// Whether one of a bucket's commands is about all of its keys.
+fn is_about_all(part: &Part) -> bool {
+    part.commands.iter().any(|(_, command)| by_code(command.code).is_some_and(Spec::spans_keyspace))
+}
+
+/// The keys that a bucket's commands are about.
+fn keys_of_part(part: &Part) -> impl Iterator<Item = Bytes> {
+    part.commands.iter().flat_map(|(_, command)| {
+        by_code(command.code).map(|spec| keys_of(spec, &command.args)).unwrap_or_default()
+    })
+}
+
+/// The keys that a part reads; not those of commands about all.
+pub(crate) fn keys_read(part: &Part) -> impl Iterator<Item = Bytes> {
+    let compared = part.watched.iter().map(|(key, _)| key).chain(part.versions.iter().map(|(_, key)| key));
+    compared.cloned().chain(keys_of_part(part))
+}
+
+/// Whether a part reads one key, and nothing else.
+pub(crate) fn is_about_one_key(part: &Part) -> bool {
+    let mut keys = keys_read(part);
+    !is_about_all(part) && keys.next().is_some_and(|first| keys.all(|key| key == first))
 }
 
 /// Which of these buckets coordinates. Requests that may go together meet at the first of theirs. Others would make those who

@@ -72,6 +72,8 @@ pub enum Mutant {
     ScanEndsEarly,
     /// What is read at several shards without locks is believed the first time.
     CollectsOnce,
+    /// What is read at several shards without locks is believed if only one of them has changed, without asking the others once more.
+    CollectsApart,
     /// A request that met others is asked for again where it would have gone without them.
     MeetsElsewhere,
     /// A copy answers strict reads from what it has applied, however far that is.
@@ -119,7 +121,7 @@ impl Mutant {
     ];
 
     /// All others that show in simulations.
-    pub const ALL: [Mutant; 39] = [
+    pub const ALL: [Mutant; 40] = [
         Mutant::SessionsNotInSnapshot,
         Mutant::ApplyAgain,
         Mutant::SessionRowMissing,
@@ -154,6 +156,7 @@ impl Mutant {
         Mutant::TimePassesKeptVotes,
         Mutant::ScanEndsEarly,
         Mutant::CollectsOnce,
+        Mutant::CollectsApart,
         Mutant::MeetsElsewhere,
         Mutant::CopiesReadAtOnce,
         Mutant::CopiesPassTransactions,

@@ -32,7 +32,9 @@ pub fn kind_for(mutant: Mutant) -> Kind {
         Mutant::CopiesPassTransactions => {
             at_copies("node-copies-apart", Play::Workload(Course::AppendTransaction))
         }
-        Mutant::CollectsOnce => transactions("node-sums", Play::Workload(Course::Bank)),
+        Mutant::CollectsOnce | Mutant::CollectsApart => {
+            transactions("node-sums", Play::Workload(Course::Bank))
+        }
         Mutant::MeetsElsewhere => Kind {
             profile: Profile { name: "node-meetings", floors: Vec::new(), ..bundles().profile },
             ..bundles()

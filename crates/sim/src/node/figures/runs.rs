@@ -146,7 +146,7 @@ fn tpcc(seed: u64) -> Vec<Setup> {
         let span = Duration::from_millis(millis * 2);
         Setup { load: Load::Tpcc { scale }, span, ..Setup::small(clients, manner, seed).nodes(20 * times) }
     };
-    SCALES[..3].iter().map(|size| setup(*size, Manner::Paper)).collect()
+    SCALES.iter().map(|size| setup(*size, Manner::Paper)).collect()
 }
 
 /// With a sync of half a millisecond before anything is answered.
