@@ -77,7 +77,7 @@ impl Collects {
 
     /// The buckets in which keys of a request change all the time, if it is about several buckets.
     fn restless(&mut self, now: Time, plan: &Plan) -> Vec<Bucket> {
-        if plan.parts.len() < 2 {
+        if plan.parts.len() < 2 || self.changing.is_empty() {
             return Vec::new();
         }
         let changing = &mut self.changing;
@@ -206,8 +206,10 @@ impl Node {
         if let Some((before, found)) = was_found.zip(collect.found.get(&bucket))
             && let Some(part) = collect.plan.parts.get(&bucket)
         {
-            let has_changed = found.since > before;
-            positions(part).for_each(|position| self.collects.changing.saw(cx.now, position, has_changed));
+            let (changing, has_changed) = (&mut self.collects.changing, found.since > before);
+            if has_changed || !changing.is_empty() {
+                positions(part).for_each(|position| changing.saw(cx.now, position, has_changed));
+            }
         }
         match next {
             Next::Wait => {}

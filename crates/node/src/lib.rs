@@ -57,6 +57,7 @@ mod roster;
 mod route;
 mod routing;
 mod seats;
+mod spans;
 mod status;
 mod tick;
 mod transact;

@@ -5,19 +5,14 @@
 //! smaller bundles in the same queue. So those that want a popular key meet at one bucket, whether they have keys there or not,
 //! and go as one bundle after the other, each as large as it has to be.
 
-use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
-use core::time::Duration;
 use quorate_api::position_of;
 use quorate_kernel::Time;
 
-/// Counted together; what was counted before that is kept as long again.
-const SPAN: Duration = Duration::from_millis(500);
+use crate::spans::Spans;
+
 /// A key that requests of this node's clients want for the second time within a span or two is popular.
 const OFTEN: u32 = 2;
-/// Keys that are counted in one span. What comes beyond begins another.
-const KEYS_MAX: usize = 8_192;
-
 /// Keys of one request that are counted.
 const COUNTED_MAX: usize = 64;
 
@@ -31,9 +26,7 @@ const WEIGHT: u32 = 16;
 /// How often keys were wanted of late, by their positions.
 #[derive(Debug, Default)]
 pub(crate) struct Popular {
-    now: BTreeMap<u64, u32>,
-    before: BTreeMap<u64, u32>,
-    since: Time,
+    counts: Spans,
     /// Of the requests that were counted last, how many in [`ALL`] wanted something popular, about.
     share: u32,
 }
@@ -46,20 +39,15 @@ impl Popular {
         keys: impl Iterator<Item = impl AsRef<[u8]>>,
         is_alone: bool,
     ) -> bool {
-        let old = now.since(self.since);
-        if old >= SPAN || self.now.len() >= KEYS_MAX {
-            let last = core::mem::take(&mut self.now);
-            self.before = if old < SPAN * 2 { last } else { BTreeMap::new() };
-            self.since = now;
-        }
+        self.counts.turn(now);
         let mut wanted: Vec<u64> = keys.take(COUNTED_MAX).map(|key| position_of(key.as_ref())).collect();
         wanted.sort_unstable();
         wanted.dedup();
         let mut is_popular = false;
         for position in wanted {
-            let count = self.now.entry(position).or_default();
+            let count = self.counts.now.entry(position).or_default();
             *count = count.saturating_add(1);
-            let before = self.before.get(&position).copied().unwrap_or_default();
+            let before = self.counts.before.get(&position).copied().unwrap_or_default();
             is_popular |= count.saturating_add(before) >= OFTEN;
         }
         // One that is alone is in nobody's way, nor was the one before it.
@@ -74,6 +62,7 @@ impl Popular {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::spans::KEYS_MAX;
 
     #[test]
     fn what_is_wanted_often_within_a_while_is_popular() {
@@ -110,6 +99,6 @@ mod tests {
         for key in 0..100_000_u64 {
             popular.want(Time(0), core::iter::once(key.to_be_bytes()), false);
         }
-        assert!(popular.now.len() <= KEYS_MAX && popular.before.len() <= KEYS_MAX);
+        assert!(popular.counts.now.len() <= KEYS_MAX && popular.counts.before.len() <= KEYS_MAX);
     }
 }
