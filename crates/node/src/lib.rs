@@ -72,7 +72,7 @@ pub use interface::{
 };
 pub use journal::{Begun, Clocks, DEEDS_MAX, Journal, TOOK_BOUNDS_US, Tally};
 pub use machine::{Node, Out, Timer};
-pub use message::Message;
+pub use message::{Message, PURPOSES};
 pub use motive::{Burden, Motive, Policy, SizeByLifetimes, SizeWanted};
 pub use people::{Knowledge, Person};
 pub use quorate_buckets::{COPIES_MAX, LABEL_BYTES_MAX, Placement};

@@ -20,8 +20,12 @@ use crate::message::Message;
 use crate::motive::Motive;
 use crate::ring::{Ring, Word};
 
-/// What was asked longer ago than this counts little.
+/// What was asked longer ago than this counts little, if much is asked.
 const MEMORY: Duration = Duration::from_secs(2);
+/// If little is asked, it takes as long as so many requests to tell how much, or chance would make idle buckets look as if they had more to do than others now
+/// and then, and their borders would move for ever. But no longer than this.
+const ENOUGH: f64 = 16.0;
+const MEMORY_MAX: Duration = Duration::from_secs(30);
 /// What differs from what was asked before by more than so many times what chance does in the mean is not chance. Twice in a row it is no gap either, as when a
 /// leader changes: something else is asked now, and what was asked before would only hide how much.
 const NO_CHANCE: f64 = 3.0;
@@ -51,16 +55,18 @@ pub(crate) struct Meter {
     agreed: u64,
     messages: u64,
     since: Time,
-    /// In a second.
+    /// Both together, in a second.
     rate: f64,
+    /// Requests alone, in a second.
+    requests: f64,
     /// Whether it was much less or much more the last time than before.
     is_other: Option<Ordering>,
 }
 
 impl Meter {
-    /// Somebody else was asked before, so much in a second.
+    /// Somebody else was asked before, so much in a second; how many of it were requests is not known, and soon learned if it is taken for all.
     pub(crate) fn begin(&mut self, now: Time, rate: f64) {
-        *self = Meter { since: now, rate, ..Meter::default() };
+        *self = Meter { since: now, rate, requests: rate, ..Meter::default() };
     }
 
     /// Counts what the bucket is asked; `lease`: whether its leader answers reads alone.
@@ -88,16 +94,22 @@ impl Meter {
         if span > 0.0 {
             // Its followers answer beats as well, and members come and go, which nobody asked for.
             let work = (self.asked + self.messages.min(self.agreed * MESSAGES_MAX)) as f64;
-            let before = self.rate * span;
+            let asked = self.asked as f64;
+            let (before, asked_before) = (self.rate * span, self.requests * span);
             // As many requests come by chance as the root of their number; each may be several messages.
-            let each = (work / self.asked.max(1) as f64).max(1.0);
+            let each = ((work + before) / (asked + asked_before).max(1.0)).max(1.0);
             let chance = work.max(before).max(1.0) * each;
             let is_other = (work - before) * (work - before) > chance * NO_CHANCE * NO_CHANCE;
             let is_other = is_other.then(|| work.total_cmp(&before));
             let is_sure = is_other.is_some() && is_other == self.is_other;
+            let memory = match is_other {
+                Some(_) => MEMORY.as_secs_f64(),
+                None => (ENOUGH / self.requests).clamp(MEMORY.as_secs_f64(), MEMORY_MAX.as_secs_f64()),
+            };
             self.is_other = is_other.filter(|_| !is_sure);
-            let fresh = if is_sure { 1.0 } else { (span / MEMORY.as_secs_f64()).min(1.0) };
-            self.rate += (work / span - self.rate) * fresh;
+            let fresh = if is_sure { 1.0 } else { (span / memory).min(1.0) };
+            self.requests += (asked - asked_before) / span * fresh;
+            self.rate += (work - before) / span * fresh;
             (self.asked, self.agreed, self.messages, self.since) = (0, 0, 0, now);
         }
         // Saturates; what has not been asked for long is nothing.
@@ -248,24 +260,46 @@ impl Node {
 #[cfg(test)]
 mod tests {
     use super::*;
+    use quorate_kernel::Rng;
 
     const SECOND: u64 = 1_000_000_000;
 
     #[test]
     fn what_was_asked_long_ago_is_forgotten() {
-        let mut meter = Meter { asked: 8, ..Meter::default() };
-        assert_eq!(meter.read(Time(SECOND)), 4, "half of it is old");
-        meter.asked = 8;
-        assert_eq!(meter.read(Time(2 * SECOND)), 6);
-        assert_eq!(meter.read(Time(2 * SECOND)), 6, "no time has passed");
+        let mut meter = Meter::default();
+        meter.begin(Time(0), 8.0);
+        meter.asked = 16;
+        assert_eq!(meter.read(Time(SECOND)), 12, "half of it is old");
+        meter.asked = 16;
+        assert_eq!(meter.read(Time(2 * SECOND)), 14);
+        assert_eq!(meter.read(Time(2 * SECOND)), 14, "no time has passed");
         assert_eq!(meter.read(Time(9 * SECOND)), 0);
         meter.messages = 1_000;
         assert_eq!(meter.read(Time(11 * SECOND)), 0, "beats are nobody's request");
-        (meter.asked, meter.messages) = (8, 1_000);
+        (meter.asked, meter.messages) = (80, 1_000);
         assert_eq!(
             meter.read(Time(13 * SECOND)),
-            4,
+            40,
             "nor are they where all that is asked are reads under a lease"
+        );
+    }
+
+    /// Or borders of rings with nothing to do would move for ever, and leaders of their buckets change.
+    #[test]
+    fn buckets_with_a_write_now_and_then_are_as_idle_as_others() {
+        let (mut rng, mut meter, looks) = (Rng::new(1), Meter::default(), 10_000);
+        let mut looked_busy = 0;
+        for look in 1..=looks {
+            // Every five seconds, with an answer of each of six followers, and another six to beats, which nobody can tell from them.
+            if rng.chance(1, 10) {
+                (meter.asked, meter.agreed, meter.messages) = (1, 1, 12);
+            }
+            let load = meter.read(Time(look * SECOND / 2));
+            looked_busy += u64::from(weight(load.into()) > IDLE);
+        }
+        assert!(
+            looked_busy < looks / 20,
+            "in {looked_busy} of {looks} looks it was something else than idle"
         );
     }
 
@@ -281,8 +315,8 @@ mod tests {
         assert_eq!([read(5, 0, 0), read(6, 985, 0)], [492, 738], "as a gap may be");
         assert_eq!([read(7, 100, 0), read(8, 100, 0)], [419, 100], "but not twice");
         assert_eq!([read(9, 0, 0), read(10, 0, 0)], [50, 0]);
-        assert_eq!([read(11, 8, 0), read(12, 8, 0)], [4, 6], "too little to know");
-        assert_eq!([read(13, 100, 800), read(14, 100, 800)], [453, 900]);
+        assert_eq!([read(11, 8, 0), read(12, 8, 0)], [0, 0], "too little to know");
+        assert_eq!([read(13, 100, 800), read(14, 100, 800)], [450, 900]);
         assert_eq!(
             [read(15, 75, 600), read(16, 75, 600)],
             [787, 731],

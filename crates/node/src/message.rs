@@ -178,7 +178,31 @@ pub enum Message {
     Together(Vec<Message>),
 }
 
+/// What messages are for, as [`Message::purpose`] says it.
+pub const PURPOSES: [&str; 7] = ["logs", "leaders", "groups", "people", "echoes", "seeks", "rest"];
+
 impl Message {
+    /// What it is for, in a word, for those who count: one of [`PURPOSES`].
+    pub const fn purpose(&self) -> &'static str {
+        match self {
+            Message::In(_, msg) => msg.purpose(),
+            Message::Log(_) | Message::Logs(_) => "logs",
+            Message::Leads { .. } | Message::LeadsAll(_) => "leaders",
+            Message::Group(word) => match **word {
+                Word::Here(_) | Word::People(_) | Word::Who(_) | Word::Lived { .. } => "people",
+                Word::Echo { .. } => "echoes",
+                Word::Seek { .. } | Word::Found(_) => "seeks",
+                Word::Seat { .. }
+                | Word::Wants
+                | Word::Leaves
+                | Word::Twice
+                | Word::Load(_)
+                | Word::Agrees(_) => "groups",
+            },
+            _ => "rest",
+        }
+    }
+
     /// Whether only whoever leads the bucket can do something with it.
     pub(crate) fn is_for_leaders(&self) -> bool {
         matches!(

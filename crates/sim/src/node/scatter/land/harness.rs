@@ -71,6 +71,8 @@ pub(super) struct Land<K> {
     pub(super) looks: Option<u64>,
     pub(super) deaths: u64,
     pub(super) got: Got,
+    /// How many messages were sent, by what they are for.
+    pub(super) sent: BTreeMap<&'static str, u64>,
 }
 
 impl<K: Kind> Land<K> {
@@ -94,6 +96,7 @@ impl<K: Kind> Land<K> {
             looks: None,
             deaths: 0,
             got: Got::default(),
+            sent: BTreeMap::new(),
         }
     }
 
@@ -331,6 +334,7 @@ impl<K: Kind> Harness for Land<K> {
     }
 
     fn carry(&mut self, msg: Msg<Self>) -> (Msg<Self>, usize) {
+        *self.sent.entry(K::purpose(&msg)).or_default() += 1;
         (msg, 0)
     }
 }

@@ -6,7 +6,7 @@ use std::time::Duration;
 use quorate_api::{Consistency, Outcome, Reply};
 use quorate_kernel::{ClusterId, NodeId};
 use quorate_node::{
-    ClientRequest, ConnectionId, Input, Node, NodeConfig, Output, Placing, Preset, Ticket, Topology,
+    ClientRequest, ConnectionId, Input, Message, Node, NodeConfig, Output, Placing, Preset, Ticket, Topology,
 };
 
 use super::setup::{FOUNDERS, Setup};
@@ -52,6 +52,8 @@ pub(super) trait Kind: Simulated + Sized {
     /// The client of this request goes.
     fn goes(ticket: Ticket) -> Self::Input;
     fn said(output: Self::Output) -> Said;
+    /// What a message is for, for those who count.
+    fn purpose(msg: &Self::Msg) -> &'static str;
 }
 
 impl Kind for Node {
@@ -135,5 +137,9 @@ impl Kind for Node {
             ),
             _ => Said::Nothing,
         }
+    }
+
+    fn purpose(msg: &Message) -> &'static str {
+        msg.purpose()
     }
 }

@@ -1,12 +1,13 @@
 //! What is counted, and what it comes to.
 
+use std::collections::BTreeMap;
 use std::time::Duration;
 
 use quorate_api::Bucket;
 use quorate_api::history::{Check, Record};
 use quorate_checker::{History, Verdict as Judged};
 use quorate_kernel::NodeId;
-use quorate_node::Node;
+use quorate_node::{Node, PURPOSES};
 
 use super::dht::Dht;
 use super::harness::{Got, Land};
@@ -22,6 +23,9 @@ const WHOLE_MAX: Duration = Duration::from_secs(60);
 /// How long after everybody has a group nothing is counted yet.
 const SETTLED: Duration = Duration::from_secs(10);
 const LOOK: Duration = Duration::from_secs(1);
+/// Of [`PURPOSES`], what a node sends in a second, as rows call it.
+const PER_PURPOSE: [&str; PURPOSES.len()] =
+    ["logs_s", "leaders_s", "groups_s", "people_s", "echoes_s", "seeks_s", "rest_s"];
 /// How long the last look may take.
 const LOOK_MAX: Duration = Duration::from_secs(300);
 
@@ -83,6 +87,8 @@ fn spread(world: &World<Land<Node>>, of: impl Fn(&Node) -> usize) -> (f64, u64) 
 struct Counted {
     formed: Duration,
     messages: u64,
+    /// By what they are for.
+    sent: BTreeMap<&'static str, u64>,
     seeks: u64,
     changes: u64,
     handovers: u64,
@@ -108,15 +114,16 @@ fn live<K: Kind>(
         let sent = world.counts().messages_sent;
         [sent, of("node.seek.asked"), of("node.group.changed"), of("replog.transfer.begun")]
     };
-    let before = counts(world);
+    let (before, sent_before) = (counts(world), world.harness().sent.clone());
     world.harness_mut().is_open = true;
     run_for(world, setup.warm, "warms up", told)?;
     world.harness_mut().counts = true;
     run_for(world, setup.span, "is counted", told)?;
-    let after = counts(world);
+    let (after, mut sent) = (counts(world), world.harness().sent.clone());
+    sent.iter_mut().for_each(|(purpose, count)| *count -= sent_before.get(purpose).unwrap_or(&0));
     (world.harness_mut().is_open, world.harness_mut().counts) = (false, false);
     let [messages, seeks, changes, handovers] = [0, 1, 2, 3].map(|at| after[at] - before[at]);
-    Ok(Counted { formed, messages, seeks, changes, handovers })
+    Ok(Counted { formed, messages, sent, seeks, changes, handovers })
 }
 
 fn begun(setup: &Setup, experiment: &'static str, counted: &Counted, deaths: u64) -> Row {
@@ -183,6 +190,10 @@ pub fn measure(setup: &Setup, told: &mut dyn Audience) -> Result<(), Failure> {
         .number("seeks_per_node_s", counted.seeks as f64 / setup.nodes as f64 / seconds)
         .count("group_changes", counted.changes)
         .count("handovers", counted.handovers);
+    for (name, purpose) in PER_PURPOSE.into_iter().zip(PURPOSES) {
+        let sent = counted.sent.get(purpose).copied().unwrap_or_default();
+        row = row.number(name, sent as f64 / setup.nodes as f64 / seconds);
+    }
     for (name, most, of) in [
         ("people_mean", "people_most", 0),
         ("groups_known_mean", "groups_known_most", 1),

@@ -471,4 +471,8 @@ impl Kind for Dht {
     fn said(output: Vec<(Ticket, Answer)>) -> Said {
         Said::Answers(output)
     }
+
+    fn purpose(_: &Self::Msg) -> &'static str {
+        "all"
+    }
 }
