@@ -50,6 +50,12 @@ impl Held {
         self.waiting.is_empty()
     }
 
+    /// A place among transactions for what takes no locks and came at `now_ms`.
+    pub(crate) fn place(&mut self, now_ms: u64) -> TransactionId {
+        self.newest += 1;
+        TransactionId { age: now_ms, origin: 0, sequence: self.newest }
+    }
+
     pub(crate) fn take(&mut self) -> impl Iterator<Item = Bytes> + use<> {
         core::mem::take(&mut self.waiting).into_iter().map(|waiting| waiting.batch)
     }
@@ -69,14 +75,10 @@ impl Held {
         let mut sessions: BTreeSet<u64> = BTreeSet::new();
         let before = core::mem::take(&mut self.waiting);
         let looked_at = if again { 0 } else { before.len() };
-        let came = batches.into_iter().map(|batch| {
-            self.newest += 1;
-            Waiting {
-                id: TransactionId { age: now_ms, origin: 0, sequence: self.newest },
-                batch,
-                hindrance: None,
-            }
-        });
+        let came: Vec<Waiting> = batches
+            .into_iter()
+            .map(|batch| Waiting { id: self.place(now_ms), batch, hindrance: None })
+            .collect();
         for (number, mut waiting) in before.into_iter().chain(came).enumerate() {
             let session = batch_header(&waiting.batch).map(|header| header.session.0).unwrap_or_default();
             if number < looked_at || sessions.contains(&session) {

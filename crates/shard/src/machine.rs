@@ -300,7 +300,7 @@ impl Shard {
                 self.ask_log(cx, Wanted::Index { ticket, replica }, out);
             }
             Input::ReadAt { ticket, index, requests } => {
-                self.read_at(cx, Reading { index, ticket, requests }, out);
+                self.read_at(cx, Reading::new(index, ticket, requests), out);
             }
             Input::Change { ticket, add, remove } => {
                 self.step_log(cx, Event::Input(replog::Input::Change { ticket, add, remove }), out);

@@ -44,6 +44,8 @@ pub enum Mutant {
     DiscardForOthers,
     /// Strict reads do not wait for transactions that are prepared to change what they read.
     ReadsPassTransactions,
+    /// A strict read of several keys of a bucket waits for what was prepared when it came, and for nothing that was prepared while it waited. A schedule shows it, no drawn run did.
+    SeveralReadApart,
     /// Batches do not wait for the locks of transactions.
     BatchesPassLocks,
     /// Who has the locks of an outcome on its way looks at what is applied, and does not see what that changes.

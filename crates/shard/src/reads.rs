@@ -2,23 +2,26 @@
 //!
 //! A read is answered from a state that contains every entry that was known to be chosen when it came, and in which nothing
 //! is prepared any more that one of these had prepared to change what it looks at: its outcome may be known elsewhere. What is
-//! prepared by later entries was decided after the read came, and is not waited for: or a stream of transactions would keep a read
-//! waiting for ever. Both follow from the log, so a copy answers as the primary does, once the
+//! prepared by later entries was decided after the read came, and one of a single key does not wait for it: or a stream of transactions would keep it
+//! waiting for ever. One of several keys does: while it waited for one of them, a transaction on the second may have been prepared, decided and acknowledged, and
+//! what came of that may be seen on a third. So that it comes to an end nevertheless, it keeps a place among transactions from its second look on, as a batch
+//! does that waits. All this follows from the log, so a copy answers as the primary does, once the
 //! primary, certain of leading, has told it an entry. What has to wait for an outcome, or for an entry of its own (a key whose
 //! time is over by this clock and not by the log), is left to the primary.
 
 use alloc::collections::{BTreeMap, VecDeque};
 use alloc::vec::Vec;
 use quorate_api::{Reply, Request};
-use quorate_commit::LogId;
+use quorate_commit::locks::Want;
+use quorate_commit::{LogId, TransactionId};
 use quorate_kernel::{Cx, Event, NodeId};
 use quorate_replog::{self as replog, Index};
 
 use crate::Mutant;
 use crate::machine::{Out, Output, Shard};
-use crate::part::wants_of;
+use crate::part::{Place, wants_of};
 use crate::reasons::Asked;
-use crate::shield::Standing;
+use crate::shield::{Shield, Standing};
 use crate::view::View;
 
 /// Reads that a copy lets wait for entries, each of many requests; more are refused, and asked of the primary.
@@ -31,6 +34,29 @@ pub(crate) struct Reading {
     pub(crate) index: Index,
     pub(crate) ticket: u64,
     pub(crate) requests: Vec<Request>,
+    /// Whether it has waited for a transaction.
+    has_waited: bool,
+    /// Its place among transactions, if it keeps one.
+    place: Option<TransactionId>,
+}
+
+impl Reading {
+    pub(crate) fn new(index: Index, ticket: u64, requests: Vec<Request>) -> Self {
+        Reading { index, ticket, requests, has_waited: false, place: None }
+    }
+}
+
+/// A transaction that a read waits for, and what the read wants, if it is of several keys.
+type InTheWay = (Standing, Option<Vec<Want<Place>>>);
+
+/// Whether what a request sees must be of one moment: several keys, or all. Stamps of a collect are compared, and so are versions that are watched.
+fn is_of_several(request: &Request, wants: &[Want<Place>]) -> bool {
+    let is_compared = matches!(request, Request::Collect { .. } | Request::Versions(_));
+    let mut keys = wants.iter().filter(|want| want.key != Place::Everybody);
+    !is_compared
+        && keys
+            .next()
+            .is_some_and(|first| first.key == Place::Keyspace || keys.any(|want| want.key != first.key))
 }
 
 /// What the log was asked for.
@@ -95,7 +121,7 @@ impl Shard {
     pub(crate) fn read_allowed(&mut self, cx: &mut Cx<'_>, ticket: u64, index: Index, out: &mut Out) {
         match self.reads.asked.remove(&ticket) {
             Some(Wanted::Answers { ticket, requests }) => {
-                self.reads.allowed.push_back(Reading { index, ticket, requests });
+                self.reads.allowed.push_back(Reading::new(index, ticket, requests));
                 self.serve_reads(cx, out);
             }
             Some(Wanted::Index { ticket, replica }) => {
@@ -177,12 +203,7 @@ impl Shard {
         let (mut waits, mut behind) = (false, None);
         let mut reasons = Vec::new();
         for request in &reading.requests {
-            let passes = self.limits.breaks(Mutant::ReadsPassTransactions)
-                || (self.limits.breaks(Mutant::CopiesPassTransactions) && !self.log.leads());
-            if !passes
-                && !view.shield.is_empty()
-                && let Some(standing) = view.shield.in_the_way(&wants_of(request), reading.index)
-            {
+            if let Some(standing) = self.in_the_way(&view.shield, request, reading.index) {
                 // Its outcome may be known elsewhere, and what is seen here must not be older.
                 cx.marks.hit("shard.read.waits_for_transaction");
                 (waits, behind) = (replies.is_empty(), Some(standing));
@@ -211,13 +232,8 @@ impl Shard {
             replies.push(reply);
         }
         self.transactions.shield = core::mem::take(&mut view.shield);
-        if waits && !self.log.leads() {
-            // The primary knows the outcome first; this copy would perhaps hear of it with the next beat.
-            cx.marks.hit("shard.read.copy_leaves");
-            return out.output_early(Output::ReadRefused { ticket: reading.ticket });
-        }
         if waits {
-            return self.reads.behind.push((behind, reading));
+            return self.wait_for(cx, behind, reading, out);
         }
         if view.expiry_pending.is_none() || self.limits.breaks(Mutant::ExpiryByLocalClock) {
             // What was read is chosen and applied: other nodes' disks have it, and why nothing was.
@@ -225,7 +241,8 @@ impl Shard {
                 out.output_early(Output::Reason { to: None, asked, reason });
             }
             let (ticket, applied) = (reading.ticket, self.log.applied());
-            return out.output_early(Output::Read { ticket, applied, replies });
+            out.output_early(Output::Read { ticket, applied, replies });
+            return self.leave_place(cx, reading.place, out);
         }
         // By this clock a key has expired, but the log does not say so yet. Were it read as gone now, another leader
         // with a slower clock could show it again: let the log decide, then read.
@@ -235,6 +252,48 @@ impl Shard {
             self.tick(cx, now_ms, out);
         } else {
             out.output(Output::ReadRefused { ticket: reading.ticket });
+            self.leave_place(cx, reading.place, out);
         }
+    }
+
+    /// What a read waits for that came when `index` was the newest entry.
+    fn in_the_way(&self, shield: &Shield, request: &Request, index: Index) -> Option<InTheWay> {
+        let passes = self.limits.breaks(Mutant::ReadsPassTransactions)
+            || (self.limits.breaks(Mutant::CopiesPassTransactions) && !self.log.leads());
+        if passes || shield.is_empty() {
+            return None;
+        }
+        let wants = wants_of(request);
+        let of_several = is_of_several(request, &wants) && !self.limits.breaks(Mutant::SeveralReadApart);
+        let standing = shield.in_the_way(&wants, if of_several { self.log.applied() } else { index })?;
+        Some((standing, of_several.then_some(wants)))
+    }
+
+    /// A read waits for the outcome of a transaction, if it is known which. One of several keys that has waited before keeps a place from now on.
+    fn wait_for(&mut self, cx: &mut Cx<'_>, behind: Option<InTheWay>, mut reading: Reading, out: &mut Out) {
+        if !self.log.leads() {
+            // The primary knows the outcome first; this copy would perhaps hear of it with the next beat.
+            cx.marks.hit("shard.read.copy_leaves");
+            return out.output_early(Output::ReadRefused { ticket: reading.ticket });
+        }
+        let has_waited = core::mem::replace(&mut reading.has_waited, true);
+        let (standing, wants) = behind.unzip();
+        if has_waited && let Some(wants) = wants.flatten() {
+            cx.marks.hit("shard.read.keeps_place");
+            let transactions = &mut self.transactions;
+            let id = *reading.place.get_or_insert_with(|| transactions.place(cx.wall.unix_ms));
+            transactions.desk.locks.keep_place(id, &wants);
+            let owners = transactions.desk.locks.pass(id, &wants).err().unwrap_or_default();
+            self.commit(cx, out, |commit, turn| commit.wanted_by(turn, id, &owners));
+        }
+        self.reads.behind.push((standing, reading));
+    }
+
+    /// A read is answered, and in nobody's way any more.
+    fn leave_place(&mut self, cx: &mut Cx<'_>, place: Option<TransactionId>, out: &mut Out) {
+        let Some(id) = place else { return };
+        self.transactions.desk.released = true;
+        let woken = self.transactions.desk.locks.release(id);
+        self.commit(cx, out, |commit, turn| commit.may_go_on(turn, woken));
     }
 }

@@ -141,6 +141,11 @@ impl Transactions {
         passing
     }
 
+    /// A place for a read that waits; see [`Held::place`].
+    pub(crate) fn place(&mut self, now_ms: u64) -> TransactionId {
+        self.held.place(now_ms)
+    }
+
     /// Whether these batches, or some that were held back, may have the locks of an outcome that the log does not have yet: they
     /// must come behind it.
     pub(crate) fn hands_over_to(&self, batches: &[Bytes]) -> bool {

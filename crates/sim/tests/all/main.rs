@@ -27,6 +27,7 @@ mod node;
 #[cfg(feature = "mutants")]
 mod node_mutants;
 mod placement;
+mod reads_of_several;
 mod recovery;
 mod replog;
 #[cfg(feature = "mutants")]
