@@ -16,6 +16,7 @@ use quorate_commit::locks::Want;
 use quorate_commit::{LogId, TransactionId};
 use quorate_kernel::{Cx, Event, NodeId};
 use quorate_replog::{self as replog, Index};
+use quorate_values::by_code;
 
 use crate::Mutant;
 use crate::machine::{Out, Output, Shard};
@@ -49,14 +50,17 @@ impl Reading {
 /// A transaction that a read waits for, and what the read wants, if it is of several keys.
 type InTheWay = (Standing, Option<Vec<Want<Place>>>);
 
-/// Whether what a request sees must be of one moment: several keys, or all. Stamps of a collect are compared, and so are versions that are watched.
+/// Whether what a request sees must be of one moment: several keys, or all. Stamps of a collect are compared, and so are versions that are watched; and whoever
+/// scans sees many moments anyway.
 fn is_of_several(request: &Request, wants: &[Want<Place>]) -> bool {
-    let is_compared = matches!(request, Request::Collect { .. } | Request::Versions(_));
-    let mut keys = wants.iter().filter(|want| want.key != Place::Everybody);
-    !is_compared
-        && keys
-            .next()
-            .is_some_and(|first| first.key == Place::Keyspace || keys.any(|want| want.key != first.key))
+    let is_exempt = match request {
+        Request::Collect { .. } | Request::Versions(_) => true,
+        Request::One(command) => by_code(command.code).is_some_and(|spec| spec.name == "scan"),
+        Request::Transaction { .. } => false,
+    };
+    let mut keys = wants.iter().map(|want| &want.key).filter(|key| **key != Place::Everybody);
+    let first = keys.next();
+    !is_exempt && (first == Some(&Place::Keyspace) || keys.any(|key| Some(key) != first))
 }
 
 /// What the log was asked for.
