@@ -424,7 +424,10 @@ impl Machine for Shard {
             Event::Timer(Timer::Apply) => self.apply(cx, out),
             Event::Timer(Timer::Expiry) => self.on_expiry(cx, out),
             Event::Timer(Timer::Propose) => self.propose_gathered(cx, out),
-            Event::Timer(Timer::Commit) => self.commit(cx, out, |commit, turn| commit.tick(turn)),
+            Event::Timer(Timer::Commit) => {
+                self.leave_old_places(cx, out);
+                self.commit(cx, out, |commit, turn| commit.tick(turn));
+            }
             Event::Input(input) => self.input(cx, input, out),
         }
         self.look_after_reign(cx, out);

@@ -28,6 +28,9 @@ use crate::view::View;
 /// Reads that a copy lets wait for entries, each of many requests; more are refused, and asked of the primary.
 const AT_COPY_MAX: usize = 256;
 
+/// For so long a read keeps others from what it wants, in milliseconds: its client may have gone, and what it waits for may take long.
+const PLACE_MAX_MS: u64 = 1_000;
+
 /// A read under way.
 #[derive(Debug, Clone)]
 pub(crate) struct Reading {
@@ -291,6 +294,15 @@ impl Shard {
             self.commit(cx, out, |commit, turn| commit.wanted_by(turn, id, &owners));
         }
         self.reads.behind.push((standing, reading));
+    }
+
+    /// Reads that have kept places for long keep them no more.
+    pub(crate) fn leave_old_places(&mut self, cx: &mut Cx<'_>, out: &mut Out) {
+        let is_old = |place: &mut TransactionId| cx.wall.unix_ms.saturating_sub(place.age) >= PLACE_MAX_MS;
+        let behind = self.reads.behind.iter_mut();
+        let old: Vec<TransactionId> =
+            behind.filter_map(|(_, reading)| reading.place.take_if(is_old)).collect();
+        old.into_iter().for_each(|place| self.leave_place(cx, Some(place), out));
     }
 
     /// A read is answered, and in nobody's way any more.

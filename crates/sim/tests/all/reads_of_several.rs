@@ -167,3 +167,17 @@ fn what_comes_later_does_not_get_past_a_read_that_has_waited_twice() {
     stage.read(3, &["MGET", "x", "y"]);
     assert!(stage.answer(3).is_some(), "nobody has a place any more");
 }
+
+/// Or what is stuck on one key would spread to others by those who read both.
+#[test]
+fn whoever_waits_for_long_is_in_nobodys_way() {
+    let (mut stage, second) = first_follows_second(None);
+    let third = stage.begin(u64::MAX / 2, "x");
+    assert!(stage.vote(third).is_none());
+    stage.0.run_for(Duration::from_secs(5));
+    assert!(stage.vote(third).is_some(), "nobody says what became of the second");
+    stage.end(second);
+    assert_eq!(stage.answer(1), None);
+    stage.end(third);
+    assert_eq!(stage.answer(1), Some(&values([Some("new"), Some("new")])));
+}
