@@ -313,3 +313,28 @@ impl Shard {
         self.commit(cx, out, |commit, turn| commit.may_go_on(turn, woken));
     }
 }
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use bytes::Bytes;
+    use quorate_api::Command;
+
+    #[test]
+    fn one_moment_matters_to_whoever_sees_several_keys() {
+        let command = |words: &[&'static str]| Command {
+            code: quorate_values::find(words[0].as_bytes()).expect("a command").code,
+            args: words[1..].iter().map(|word| Bytes::from_static(word.as_bytes())).collect(),
+        };
+        let several = |request: &Request| is_of_several(request, &wants_of(request));
+        let one = |words: &[&'static str]| several(&Request::One(command(words)));
+        assert_eq!(
+            [one(&["get", "x"]), one(&["mget", "x", "x"]), one(&["mget", "x", "y"])],
+            [false, false, true]
+        );
+        assert_eq!([one(&["dbsize"]), one(&["scan", "0"])], [true, false]);
+        let commands = [command(&["get", "x"]), command(&["get", "y"])].into();
+        assert!(several(&Request::Transaction { watched: Vec::new(), commands }));
+        assert!(!several(&Request::Versions(["x", "y"].map(Bytes::from).into())));
+    }
+}
