@@ -44,7 +44,7 @@ pub enum Mutant {
     DiscardForOthers,
     /// Strict reads do not wait for transactions that are prepared to change what they read.
     ReadsPassTransactions,
-    /// A strict read of several keys of a bucket waits for what was prepared when it came, and for nothing that was prepared while it waited. A schedule shows it, no drawn run did.
+    /// A strict read of several keys of a bucket waits for what was prepared when it came, and for nothing that was prepared while it waited.
     SeveralReadApart,
     /// Batches do not wait for the locks of transactions.
     BatchesPassLocks,
@@ -123,7 +123,7 @@ impl Mutant {
     ];
 
     /// All others that show in simulations.
-    pub const ALL: [Mutant; 40] = [
+    pub const ALL: [Mutant; 41] = [
         Mutant::SessionsNotInSnapshot,
         Mutant::ApplyAgain,
         Mutant::SessionRowMissing,
@@ -144,6 +144,7 @@ impl Mutant {
         Mutant::SessionsForgottenByStep,
         Mutant::DiscardForOthers,
         Mutant::ReadsPassTransactions,
+        Mutant::SeveralReadApart,
         Mutant::BatchesPassLocks,
         Mutant::OutcomesUnseen,
         Mutant::BatchesPassOutcomes,

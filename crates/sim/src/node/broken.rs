@@ -35,6 +35,7 @@ pub fn kind_for(mutant: Mutant) -> Kind {
         Mutant::CollectsOnce | Mutant::CollectsApart => {
             transactions("node-sums", Play::Workload(Course::Bank))
         }
+        Mutant::SeveralReadApart => popular(),
         Mutant::MeetsElsewhere => Kind {
             profile: Profile { name: "node-meetings", floors: Vec::new(), ..bundles().profile },
             ..bundles()
@@ -76,6 +77,36 @@ fn at_copies(name: &'static str, play: Play) -> Kind {
 fn transactions(name: &'static str, play: Play) -> Kind {
     let mut kind = plain(name, play);
     kind.stress.buckets = NonZeroU16::new(3);
+    kind
+}
+
+/// A read of two keys of a bucket must wait while another bucket, led by another node, decides on two transactions in the other order, and what came
+/// of the first must be told late. In one of some hundred runs it is.
+fn popular() -> Kind {
+    let mut kind = plain("node-popular", Play::Workload(Course::AppendTransaction));
+    kind.profile.nodes = (2, 3);
+    kind.profile.clients = (6, 9);
+    kind.profile.safety = (ms(3_000), ms(3_000));
+    kind.profile.faults = FaultSet::NONE;
+    kind.settled = Settled {
+        latency: Some(Latency::Uniform(ms(1), ms(30))),
+        order: Some(Order::Free),
+        loss_ppm: Some(150_000),
+        ..Settled::default()
+    };
+    let mut limits = quorate_node::Limits::production();
+    // Transactions that went together would be decided together.
+    limits.shard.commit.members_max = 1;
+    limits.shard.commit.bundles_max = 64;
+    kind.stress = Stress {
+        aimed: 0,
+        busy: Some((4, 70)),
+        buckets: NonZeroU16::new(2),
+        placed: true,
+        limits: Some(limits),
+        operator: Some(Duration::ZERO),
+        ..kind.stress
+    };
     kind
 }
 

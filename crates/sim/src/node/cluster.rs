@@ -193,7 +193,8 @@ impl Cluster {
             Play::Workload(kind) => {
                 let least = Spec::new(kind).keys.min(4);
                 let keys = rng.between(least, 6);
-                let spec = Spec { keys, read_percent: rng.between(20, 70), ..Spec::new(kind) };
+                let (keys, read_percent) = stress.busy.unwrap_or((keys, rng.between(20, 70)));
+                let spec = Spec { keys, read_percent, ..Spec::new(kind) };
                 let workload = match Workload::new(spec) {
                     Ok(workload) => workload,
                     Err(error) => panic!("a workload of the harness: {error}"),

@@ -23,6 +23,8 @@ pub struct Stress {
     pub brief: bool,
     /// What clients do; drawn if not given.
     pub play: Option<Play>,
+    /// How many keys a workload uses, and the percentage of reads; drawn if not given.
+    pub busy: Option<(u64, u64)>,
     /// How many nodes are members at first; drawn if not given.
     pub members: Option<usize>,
     /// Into how many buckets keys are cut; drawn if not given.
