@@ -98,6 +98,8 @@ fn fits(what: &What, motive: &Motive) -> bool {
         (What::Ask { .. }, motive) => {
             matches!(motive, Motive::Needy { .. } | Motive::Near { .. } | Motive::Busy { .. })
         }
+        // Not before a second has passed in which what is agreed may still have come.
+        (What::Mend { .. }, Motive::Lacking { seen_ms }) => *seen_ms >= 1_000,
         (What::Preset { .. }, motive) => matches!(motive, Motive::Configured | Motive::Measured { .. }),
         _ => false,
     }
