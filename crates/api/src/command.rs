@@ -72,5 +72,18 @@ pub enum Request {
         part: Bytes,
         /// How what it is about stood when it was asked last; empty: it was not.
         known: Vec<u64>,
+        /// What others are to leave as it is meanwhile.
+        hold: Option<Hold>,
     },
+}
+
+/// A wish that nobody changes what a [`Request::Collect`] is about until it is asked again. It is not relied upon.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
+pub struct Hold {
+    /// By chance, and the same until it ends.
+    pub name: u64,
+    /// When the request began, in milliseconds since 1970: whoever began earlier goes first.
+    pub age: u64,
+    /// For so many milliseconds from the answer on; 0: it ends.
+    pub ms: u32,
 }

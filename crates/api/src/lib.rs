@@ -14,7 +14,7 @@ mod place;
 mod reason;
 mod reply;
 
-pub use command::{Command, CommandCode, Identity, Request, RequestId, SessionId, Version};
+pub use command::{Command, CommandCode, Hold, Identity, Request, RequestId, SessionId, Version};
 pub use outcome::{Outcome, Refusal, UNKNOWN_MESSAGE};
 pub use place::{Bucket, SLOT_COUNT, hash_tag, key_in_slot, position_of, slot_of};
 pub use reason::{Culprit, Reason, ReasonKind, TransactionName};

@@ -233,6 +233,25 @@ impl<K: Ord + Clone> LockTable<K> {
         }
     }
 
+    /// Takes all that `id` wants, or keeps it a place as [`LockTable::keep_place`] does: it is not told when it may try again. Whether
+    /// it holds everything.
+    pub fn hold(&mut self, id: TransactionId, wants: &[Want<K>]) -> bool {
+        let is_free = |want: &Want<K>| {
+            let lock = self.locks.get(&want.key);
+            lock.is_none_or(|lock| !lock.conflicts(id, want.mode) && !lock.is_behind(id, want.mode))
+        };
+        if self.holds(id) {
+            return true;
+        }
+        if !wants.iter().all(is_free) {
+            self.keep_place(id, wants);
+            return false;
+        }
+        // Whoever waits behind its place goes on waiting, for what it holds.
+        self.take_out(id);
+        self.try_all(id, wants) == Taken::All
+    }
+
     /// Gives back what `id` holds, or ends its waiting. Whom that wakes, oldest first.
     pub fn release(&mut self, id: TransactionId) -> Vec<TransactionId> {
         let wants = self.take_out(id);

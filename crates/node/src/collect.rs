@@ -2,12 +2,12 @@
 //! changed since they were asked before. What was found stood so everywhere at one instant between the two rounds. One bucket may change
 //! all the time: if it was asked for one key between two rounds in which the others were the same, all stood so when it answered.
 //!
-//! Nothing is locked and nothing logged. Where others change the same keys faster than they can be asked, the request becomes
-//! a transaction, which waits for its turn.
+//! Nothing is locked and nothing logged. Where others change the same keys faster than they can be asked, the buckets are asked to keep them from that
+//! until they are asked once more ([`Hold`]); and if that did not help, the request becomes a transaction, which waits for its turn.
 
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
-use quorate_api::{Bucket, Consistency, Outcome, Refusal, Reply, Request, position_of};
+use quorate_api::{Bucket, Consistency, Hold, Outcome, Refusal, Reply, Request, position_of};
 use quorate_commit::LogId;
 use quorate_kernel::{Cx, Time};
 use quorate_shard::{Collected, Decision, Mutant, Part, Share, decode_collected};
@@ -18,15 +18,25 @@ use crate::machine::{Node, Out};
 use crate::origin::Address;
 use crate::plan::{Plan, is_about_one_key, keys_read};
 
-/// After so many rounds in which something had changed, locks are taken; after another one if it was in one bucket alone.
-const ROUNDS_MAX: u64 = 3;
-/// The same for what is about all keys: any write changes it, and looking again takes long.
-const ROUNDS_ABOUT_ALL_MAX: u64 = 2;
+/// After so many rounds, of which the first finds everything new, it is to be held; after another one if only one bucket has changed.
+const ROUNDS_MAX: u64 = 2;
+/// What is found is held for so many times as long as a round took, since one bucket may have to wait for longer than others.
+const HELD_ROUNDS: u32 = 4;
+/// Milliseconds for which it is held, at least and at most.
+const HELD_MS: core::ops::RangeInclusive<u64> = 10..=500;
 /// Questions to buckets stand beside clients' reads as if this node were a client, on connections of its own that no
 /// host gives a client.
 const OWN: u64 = 1 << 63;
 /// So many keys of a bucket are looked at to know whether they change all the time.
 const LOOKED_AT_MAX: usize = 64;
+
+/// Buckets were asked to hold what they find.
+#[derive(Debug, Clone, Copy)]
+struct Held {
+    /// In this round; in the next one they need not any more.
+    round: u64,
+    hold: Hold,
+}
 
 /// What a bucket said.
 #[derive(Debug, Default)]
@@ -50,6 +60,10 @@ struct Collect {
     taken_at: Time,
     round: u64,
     rounds_max: u64,
+    /// When the round began.
+    began_at: Time,
+    /// Whether, and in which round, it was held.
+    held: Option<Held>,
     /// Buckets that have not answered in this round.
     asked: BTreeSet<Bucket>,
     found: BTreeMap<Bucket, Found>,
@@ -96,6 +110,7 @@ fn positions(part: &Part) -> impl Iterator<Item = u64> {
 enum Next {
     Wait,
     Ask,
+    Hold,
     Lock,
     /// All is found.
     Reply,
@@ -129,7 +144,9 @@ impl Node {
             _ => return self.lock_instead(cx, address, plan, (bytes, age, taken_at), out),
         };
         let collect = Collect {
-            rounds_max: if plan.is_about_all() { ROUNDS_ABOUT_ALL_MAX } else { ROUNDS_MAX },
+            rounds_max: ROUNDS_MAX,
+            held: None,
+            began_at: cx.now,
             restless,
             of_one_key,
             address,
@@ -152,13 +169,17 @@ impl Node {
     /// Begins the next round.
     fn ask_all(&mut self, cx: &mut Cx<'_>, number: u64, out: &mut Out) {
         let Some(collect) = self.collects.open.get_mut(&number) else { return };
-        collect.begin_round();
-        let (round, taken_at, consistency) = (collect.round, collect.taken_at, collect.consistency);
+        collect.begin_round(cx.now);
+        let (round, taken_at, hold) = (collect.round, collect.taken_at, collect.hold());
+        // A copy holds nothing.
+        let consistency = if hold.is_some() { Consistency::Strict } else { collect.consistency };
         let known =
             |bucket: &Bucket| collect.found.get(bucket).map(|found| found.stamps.clone()).unwrap_or_default();
         let parts = collect.plan.parts.iter().filter(|(bucket, _)| collect.asked.contains(bucket));
         let questions: Vec<(Bucket, Request)> = parts
-            .map(|(bucket, part)| (*bucket, Request::Collect { part: part.encode(), known: known(bucket) }))
+            .map(|(bucket, part)| {
+                (*bucket, Request::Collect { part: part.encode(), known: known(bucket), hold })
+            })
             .collect();
         // A connection of its own: no other request comes before it or after it.
         let (connection, ticket) = (ConnectionId(OWN | number), Ticket(round));
@@ -217,6 +238,12 @@ impl Node {
                 cx.marks.hit("node.collect.again");
                 self.ask_all(cx, number, out);
             }
+            Next::Hold => {
+                cx.marks.hit("node.collect.holds");
+                let name = cx.rng.next_u64();
+                collect.hold_next(cx.now, name);
+                self.ask_all(cx, number, out);
+            }
             Next::Lock => {
                 if let Some(Collect { address, plan, bytes, age, taken_at, .. }) =
                     self.collects.open.remove(&number)
@@ -241,9 +268,28 @@ impl Node {
 }
 
 impl Collect {
-    fn begin_round(&mut self) {
-        self.asked = self.due().collect();
+    fn begin_round(&mut self, now: Time) {
+        self.asked = match self.held {
+            // All are to hold, and then not any more.
+            Some(_) => self.plan.parts.keys().copied().collect(),
+            None => self.due().collect(),
+        };
         self.round += 1;
+        self.began_at = now;
+    }
+
+    /// In the next round buckets hold what they find.
+    fn hold_next(&mut self, now: Time, name: u64) {
+        let took_ms = (now.since(self.began_at) * HELD_ROUNDS).as_millis() as u64;
+        let ms = took_ms.clamp(*HELD_MS.start(), *HELD_MS.end()) as u32;
+        let hold = Hold { name, age: self.age, ms };
+        self.held = Some(Held { round: self.round + 1, hold });
+    }
+
+    /// What the questions of this round hold, or hold no longer.
+    fn hold(&self) -> Option<Hold> {
+        let Held { round, hold } = self.held?;
+        Some(if self.round == round { hold } else { Hold { ms: 0, ..hold } })
     }
 
     /// Which buckets are to be asked next: those that were not asked yet, of which the restless one waits for the others; or all that may have
@@ -305,10 +351,14 @@ impl Collect {
             (Some(Collected::Same) | None, _) => return Next::End(Outcome::Refused(Refusal::NoLeader)),
         }
         let rounds_max = self.rounds_max + u64::from(self.newest_alone().is_some());
+        let holds = self.held.is_some_and(|held| held.round == round);
         match () {
             () if !self.asked.is_empty() => Next::Wait,
+            // They are also to learn that they need not any more.
+            () if holds => Next::Ask,
             () if self.stood_together(broken) => Next::Reply,
             () if round < rounds_max => Next::Ask,
+            () if self.held.is_none() => Next::Hold,
             () => Next::Lock,
         }
     }
@@ -331,161 +381,4 @@ impl Collect {
 }
 
 #[cfg(test)]
-mod tests {
-    use super::*;
-    use crate::plan::plan;
-    use bytes::Bytes;
-    use core::num::NonZeroU16;
-
-    const TWO: [Bucket; 2] = [Bucket(0), Bucket(1)];
-
-    fn collect(rounds_max: u64) -> Collect {
-        collect_with(rounds_max, None)
-    }
-
-    fn collect_with(rounds_max: u64, restless: Option<Bucket>) -> Collect {
-        let request = Request::Versions(Vec::from([Bytes::from_static(b"a"), Bytes::from_static(b"b")]));
-        let mut plan = plan(&request, NonZeroU16::MIN);
-        plan.parts = TWO.map(|bucket| (bucket, Part::default())).into();
-        let mut collect = Collect {
-            address: (ConnectionId(1), Ticket(1)),
-            plan,
-            consistency: Consistency::Strict,
-            bytes: 0,
-            age: 0,
-            taken_at: Time::default(),
-            round: 0,
-            rounds_max,
-            asked: BTreeSet::new(),
-            found: BTreeMap::new(),
-            of_one_key: TWO.into(),
-            restless,
-        };
-        collect.begin_round();
-        collect
-    }
-
-    fn new(stamp: i64) -> Outcome {
-        let (stamps, replies) = (Vec::from([Reply::Int(stamp)]), Vec::from([Reply::Int(1), Reply::Int(7)]));
-        Outcome::Done(Reply::Array(Vec::from([Reply::Array(stamps), Reply::Array(replies)])))
-    }
-
-    impl Collect {
-        fn stamps(&self) -> Vec<u64> {
-            self.found.values().map(|found| found.stamps[0]).collect()
-        }
-    }
-
-    const SAME: Outcome = Outcome::Done(Reply::Ok);
-
-    #[test]
-    fn it_ends_when_nothing_has_changed_anywhere_between_two_rounds() {
-        let mut one = collect(8);
-        assert!(matches!(one.hear(TWO[0], new(1), None), Next::Wait));
-        assert!(matches!(one.hear(TWO[0], new(9), None), Next::Wait), "it has answered in this round");
-        assert!(matches!(one.hear(TWO[1], new(1), None), Next::Ask), "seen for the first time");
-        one.begin_round();
-        assert!(matches!(one.hear(TWO[0], new(2), None), Next::Wait));
-        assert!(matches!(one.hear(TWO[1], new(2), None), Next::Ask), "both have changed");
-        one.begin_round();
-        assert!(matches!(one.hear(TWO[1], SAME, None), Next::Wait));
-        assert!(matches!(one.hear(TWO[0], SAME, None), Next::Reply));
-        assert_eq!(one.stamps(), [2, 2]);
-    }
-
-    #[test]
-    fn one_bucket_may_change_if_the_others_are_the_same_before_and_after() {
-        let mut one = collect(2);
-        assert!(matches!(one.hear(TWO[0], new(1), None), Next::Wait));
-        assert!(matches!(one.hear(TWO[1], new(1), None), Next::Ask));
-        one.begin_round();
-        assert!(matches!(one.hear(TWO[0], SAME, None), Next::Wait));
-        assert!(matches!(one.hear(TWO[1], new(2), None), Next::Ask), "a round more than else");
-        one.begin_round();
-        assert_eq!(one.asked, [TWO[0]].into(), "the other has changed again, or not");
-        assert!(matches!(one.hear(TWO[0], SAME, None), Next::Reply));
-        assert_eq!(one.stamps(), [1, 2]);
-    }
-
-    #[test]
-    fn what_is_about_several_keys_is_always_asked_twice() {
-        let mut one = collect(3);
-        one.of_one_key.clear();
-        assert!(matches!(one.hear(TWO[0], new(1), None), Next::Wait));
-        assert!(matches!(one.hear(TWO[1], new(1), None), Next::Ask));
-        one.begin_round();
-        assert!(matches!(one.hear(TWO[0], SAME, None), Next::Wait));
-        assert!(matches!(one.hear(TWO[1], new(2), None), Next::Ask));
-        one.begin_round();
-        assert_eq!(one.asked, TWO.into());
-        let (keys, key) = ([b"a", b"b"], [b"a", b"a"]);
-        let part = |keys: [&'static [u8; 1]; 2]| {
-            let request = Request::Versions(keys.map(|key| Bytes::from_static(key)).into());
-            plan(&request, NonZeroU16::MIN).parts.remove(&Bucket(0)).expect("one bucket")
-        };
-        assert!(!is_about_one_key(&part(keys)) && is_about_one_key(&part(key)));
-        assert!(!is_about_one_key(&Part::default()), "or about none");
-    }
-
-    #[test]
-    fn what_changes_all_the_time_is_asked_between_two_rounds_of_the_others() {
-        let mut one = collect_with(3, Some(TWO[1]));
-        assert_eq!(one.asked, [TWO[0]].into());
-        assert!(matches!(one.hear(TWO[0], new(1), None), Next::Ask), "the other is not known yet");
-        one.begin_round();
-        assert_eq!(one.asked, [TWO[1]].into());
-        assert!(matches!(one.hear(TWO[1], new(7), None), Next::Ask), "the first may have changed meanwhile");
-        one.begin_round();
-        assert_eq!(one.asked, [TWO[0]].into());
-        assert!(matches!(one.hear(TWO[0], new(2), None), Next::Ask), "it has");
-        one.begin_round();
-        assert_eq!(one.asked, [TWO[1]].into());
-        assert!(matches!(one.hear(TWO[1], SAME, None), Next::Reply), "that stood before and after");
-        assert_eq!(one.stamps(), [2, 7]);
-    }
-
-    #[test]
-    fn where_others_are_faster_it_takes_locks() {
-        let mut one = collect(2);
-        assert!(matches!(one.hear(TWO[0], new(1), None), Next::Wait));
-        assert!(matches!(one.hear(TWO[1], new(1), None), Next::Ask));
-        one.begin_round();
-        assert!(matches!(one.hear(TWO[0], new(2), None), Next::Wait));
-        assert!(matches!(one.hear(TWO[1], new(2), None), Next::Lock), "both");
-        let mut one = collect_with(3, Some(TWO[1]));
-        for (stamp, bucket) in [(1, TWO[0]), (2, TWO[1]), (3, TWO[0])] {
-            assert!(matches!(one.hear(bucket, new(stamp), None), Next::Ask), "in turn");
-            one.begin_round();
-        }
-        assert!(matches!(one.hear(TWO[1], new(4), None), Next::Lock));
-    }
-
-    #[test]
-    fn broken_rules_believe_what_they_should_ask_again() {
-        let mut one = collect(2);
-        assert!(matches!(one.hear(TWO[0], new(1), None), Next::Wait));
-        assert!(matches!(one.hear(TWO[1], new(1), Some(Mutant::CollectsOnce)), Next::Reply));
-        let mut one = collect_with(3, Some(TWO[1]));
-        assert!(matches!(one.hear(TWO[0], new(1), Some(Mutant::CollectsApart)), Next::Ask));
-        one.begin_round();
-        assert!(matches!(one.hear(TWO[1], new(7), Some(Mutant::CollectsApart)), Next::Reply));
-    }
-
-    #[test]
-    fn what_one_bucket_cannot_say_ends_it() {
-        let end = |said| match collect(8).hear(TWO[1], said, None) {
-            Next::End(outcome) => outcome,
-            _ => panic!("it goes on"),
-        };
-        assert_eq!(
-            end(Outcome::Done(Reply::NilArray)),
-            Outcome::Done(Reply::NilArray),
-            "a watched key moved"
-        );
-        let refused = Outcome::Refused(Refusal::NoLeader);
-        assert_eq!(end(refused.clone()), refused);
-        assert_eq!(end(Outcome::Done(Reply::Int(5))), refused, "nonsense");
-        let error = Outcome::Done(Reply::error("ERR too long"));
-        assert_eq!(end(error.clone()), error);
-    }
-}
+mod tests;

@@ -373,7 +373,7 @@ pub(crate) fn size_of_request(request: &Request) -> usize {
     BASE + match request {
         Request::One(command) => of_args(&command.args),
         Request::Versions(keys) => of_args(keys),
-        Request::Collect { part, known } => part.len() + known.len() * 8,
+        Request::Collect { part, known, .. } => part.len() + known.len() * 8,
         Request::Transaction { watched, commands } => {
             let watched: usize = watched.iter().map(|(key, _)| key.len() + 16).sum();
             watched + commands.iter().map(|command| BASE + of_args(&command.args)).sum::<usize>()

@@ -70,11 +70,6 @@ impl Plan {
     pub(crate) fn coordinator(&self) -> Option<Bucket> {
         coordinator(&self.parts)
     }
-
-    /// Whether one of its commands is about all keys.
-    pub(crate) fn is_about_all(&self) -> bool {
-        self.parts.values().any(is_about_all)
-    }
 }
 
 /// Whether one of a bucket's commands is about all of its keys.

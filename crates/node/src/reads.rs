@@ -242,12 +242,24 @@ fn gather(from: &mut BTreeMap<u64, Waiting>) -> Vec<(u64, Waiting)> {
     let mut bytes = 0;
     while reads.len() < READS_TOGETHER_MAX
         && bytes < READS_TOGETHER_BYTES_MAX
-        && let Some(read) = from.pop_first()
+        && let Some(first) = from.first_entry()
     {
-        bytes += size_of_request(&read.1.request.request);
-        reads.push(read);
+        let is_slow = may_wait(&first.get().request.request);
+        if is_slow && !reads.is_empty() {
+            break;
+        }
+        bytes += size_of_request(&first.get().request.request);
+        reads.push(first.remove_entry());
+        if is_slow {
+            break;
+        }
     }
     reads
+}
+
+/// What waits until it holds what it asks for travels alone, so that no other read waits for it.
+fn may_wait(request: &Request) -> bool {
+    matches!(request, Request::Collect { hold: Some(hold), .. } if hold.ms > 0)
 }
 
 #[cfg(test)]

@@ -2,7 +2,7 @@
 
 use alloc::vec::Vec;
 use bytes::Bytes;
-use quorate_api::{Command, CommandCode, Request, SessionId, Version};
+use quorate_api::{Command, CommandCode, Hold, Request, SessionId, Version};
 use quorate_commit::Entry;
 use quorate_kernel::{NodeId, wire};
 use quorate_replog::Index;
@@ -84,6 +84,7 @@ enum RequestRef<'a> {
         #[serde(borrow)]
         part: &'a [u8],
         known: Vec<u64>,
+        hold: Option<Hold>,
     },
 }
 
@@ -112,7 +113,9 @@ impl RequestRef<'_> {
                 watched: watched.into_iter().map(|(key, version)| (batch.slice_ref(key), version)).collect(),
                 commands: commands.into_iter().map(|command| command.shared(batch)).collect(),
             },
-            RequestRef::Collect { part, known } => Request::Collect { part: batch.slice_ref(part), known },
+            RequestRef::Collect { part, known, hold } => {
+                Request::Collect { part: batch.slice_ref(part), known, hold }
+            }
         }
     }
 }

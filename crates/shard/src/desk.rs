@@ -32,6 +32,8 @@ pub(crate) struct Desk {
     pub(crate) ahead: Ahead,
     /// Waiters that can never succeed since what was carried out last.
     pub(crate) overtaken: BTreeSet<TransactionId>,
+    /// What holds something for which an older transaction waits, and is none itself.
+    pub(crate) outranked: Vec<TransactionId>,
     /// Whether locks were given back since batches were held back.
     pub(crate) released: bool,
     /// The newest entry of this reign that changes something without a lock: what is in the log behind it is of transactions,
@@ -88,7 +90,12 @@ impl Resources for At<'_, '_> {
         }
         match self.desk.locks.try_all(transaction.id, &self.desk.wants(&part)) {
             Taken::Full => Attempt::Full,
-            Taken::Waits(owners) => Attempt::Waits(owners),
+            Taken::Waits(owners) => {
+                // The origin of what holds without being a transaction.
+                let holds = owners.iter().filter(|owner| owner.origin == 0 && transaction.id < **owner);
+                self.desk.outranked.extend(holds);
+                Attempt::Waits(owners)
+            }
             Taken::All => {
                 let (id, sees_ahead) = (transaction.id, part.sees_ahead());
                 let (after, behind) = (self.desk.newest_batch, self.desk.ahead.newest());
@@ -162,7 +169,9 @@ impl Resources for At<'_, '_> {
         let Some(share) = decision.shares.get(&self.desk.me) else { return };
         let otherwise = u64::from(self.desk.limits.breaks(Mutant::RunsOtherwise));
         view.begin_transaction(share.now_ms + otherwise, share.seed ^ otherwise);
-        if !share.agrees(&run_part(view, &part)) {
+        // What only reads leaves nothing behind: whoever holds locks, the primary, looks whether it still finds what it has told.
+        let matters = part.changes() || self.desk.locks.count() > 0;
+        if matters && !share.agrees(&run_part(view, &part)) {
             self.desk.strayed.get_or_insert(transaction.id);
         }
         if !share.changes.is_empty() {

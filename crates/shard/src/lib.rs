@@ -19,6 +19,7 @@ mod collect;
 mod desk;
 mod expiry;
 mod held;
+mod holds;
 mod layout;
 mod loan;
 mod look;

@@ -86,7 +86,7 @@ impl Ahead {
     }
 
     /// Whether all up to this one are applied.
-    fn is_past(&self, number: u64) -> bool {
+    pub(crate) fn is_past(&self, number: u64) -> bool {
         self.outcomes.first_key_value().is_none_or(|(first, _)| *first > number)
     }
 

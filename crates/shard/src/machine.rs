@@ -32,6 +32,8 @@ pub enum Timer {
     Propose,
     /// Transactions are looked after.
     Commit,
+    /// What was held has lasted long enough.
+    Holds,
 }
 
 /// What the node asks of a shard.
@@ -424,6 +426,7 @@ impl Machine for Shard {
             Event::Timer(Timer::Apply) => self.apply(cx, out),
             Event::Timer(Timer::Expiry) => self.on_expiry(cx, out),
             Event::Timer(Timer::Propose) => self.propose_gathered(cx, out),
+            Event::Timer(Timer::Holds) => self.end_holds(cx, out),
             Event::Timer(Timer::Commit) => {
                 self.leave_old_places(cx, out);
                 self.commit(cx, out, |commit, turn| commit.tick(turn));

@@ -19,6 +19,7 @@ use quorate_replog::{self as replog, Index};
 use quorate_values::by_code;
 
 use crate::Mutant;
+use crate::holds::hold_of;
 use crate::machine::{Out, Output, Shard};
 use crate::part::{Place, wants_of};
 use crate::reasons::Asked;
@@ -38,8 +39,8 @@ pub(crate) struct Reading {
     pub(crate) index: Index,
     pub(crate) ticket: u64,
     pub(crate) requests: Vec<Request>,
-    /// Whether it has waited for a transaction.
-    has_waited: bool,
+    /// Whether it has waited for a transaction, or for what it holds.
+    pub(crate) has_waited: bool,
     /// Its place among transactions, if it keeps one.
     place: Option<TransactionId>,
 }
@@ -200,7 +201,10 @@ impl Shard {
         }
     }
 
-    fn serve(&mut self, cx: &mut Cx<'_>, reading: Reading, out: &mut Out) {
+    fn serve(&mut self, cx: &mut Cx<'_>, mut reading: Reading, out: &mut Out) {
+        if self.waits_to_hold(cx, &mut reading, out) {
+            return self.reads.behind.push((None, reading));
+        }
         let area = self.log.data_prefix();
         let now_ms = cx.wall.unix_ms;
         let seed = cx.rng.next_u64();
@@ -249,6 +253,9 @@ impl Shard {
             }
             let (ticket, applied) = (reading.ticket, self.log.applied());
             out.output_early(Output::Read { ticket, applied, replies });
+            if let Some(hold) = hold_of(&reading.requests) {
+                self.answered_hold(cx, hold, out);
+            }
             return self.leave_place(cx, reading.place, out);
         }
         // By this clock a key has expired, but the log does not say so yet. Were it read as gone now, another leader
@@ -306,7 +313,7 @@ impl Shard {
     }
 
     /// A read is answered, and in nobody's way any more.
-    fn leave_place(&mut self, cx: &mut Cx<'_>, place: Option<TransactionId>, out: &mut Out) {
+    pub(crate) fn leave_place(&mut self, cx: &mut Cx<'_>, place: Option<TransactionId>, out: &mut Out) {
         let Some(id) = place else { return };
         self.transactions.desk.released = true;
         let woken = self.transactions.desk.locks.release(id);

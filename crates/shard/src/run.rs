@@ -49,7 +49,7 @@ fn run_unbounded(view: &mut View<'_>, request: &Request) -> Reply {
             let replies: Vec<Reply> = commands.iter().map(|command| run_command(view, command)).collect();
             Reply::Array(replies)
         }
-        Request::Collect { part, known } => view.collect(part, known),
+        Request::Collect { part, known, .. } => view.collect(part, known),
     }
 }
 

@@ -20,6 +20,7 @@ use quorate_store::Scan;
 use crate::Mutant;
 use crate::desk::{At, Desk};
 use crate::held::{Held, Passing};
+use crate::holds::Holds;
 use crate::layout::{Area, ledger_key, ledger_name, ledger_range};
 use crate::look::Ahead;
 use crate::machine::{Out, Output, Shard, Timer};
@@ -45,6 +46,8 @@ pub(crate) struct Transactions {
     /// To be put into the log, in this order.
     pub(crate) entries: VecDeque<Entry>,
     held: Held,
+    /// What those who read without locks hold.
+    pub(crate) holds: Holds,
     /// For a primary: the newest time that it put into the log, or is about to.
     pub(crate) latest_ms: u64,
     /// For a primary: when an origin asked last.
@@ -68,12 +71,14 @@ impl Transactions {
                 unchecked: Vec::new(),
                 ahead: Ahead::default(),
                 overtaken: BTreeSet::new(),
+                outranked: Vec::new(),
                 released: false,
                 newest_batch: 0,
                 strayed: None,
             },
             entries: VecDeque::new(),
             held: Held::default(),
+            holds: Holds::default(),
             latest_ms: 0,
             heard: BTreeMap::new(),
             passes: limits.breaks(Mutant::BatchesPassLocks),
@@ -209,6 +214,7 @@ impl Shard {
             };
             self.transactions.commit.answered(&mut turn, id, attempt);
         }
+        self.end_holds_of_younger(cx, out);
         if self.transactions.desk.released && !self.transactions.held.is_empty() {
             out.arm(Timer::Propose, Duration::ZERO);
         }
@@ -261,7 +267,9 @@ impl Shard {
             desk.unchecked.clear();
             desk.ahead = Ahead::default();
             desk.overtaken.clear();
+            desk.outranked.clear();
             desk.newest_batch = 0;
+            transactions.holds.clear();
             transactions.entries.clear();
             transactions.heard.clear();
             let held: Vec<Bytes> = transactions.held.take().collect();

@@ -121,6 +121,24 @@ fn agrees_with_a_naive_table() {
 }
 
 #[test]
+fn what_is_held_for_a_moment_waits_at_its_place_and_is_not_told() {
+    let mut table = LockTable::new(2);
+    assert_eq!(table.try_all(id(1), &[write(1)]), Taken::All);
+    assert!(!table.hold(id(2), &[read(1), read(2)]));
+    assert!(!table.hold(id(2), &[read(1), read(2)]), "it may try again");
+    assert_eq!(table.try_all(id(3), &[write(2)]), Taken::Waits(vec![]), "not past it");
+    assert_eq!(table.release(id(1)), [id(2)]);
+    assert_eq!(table.overlooked(), vec![]);
+    assert!(table.hold(id(2), &[read(1), read(2)]));
+    assert!(table.hold(id(2), &[read(1), read(2)]));
+    assert!(table.hold(id(4), &[read(1)]), "readers share");
+    assert_eq!(table.try_all(id(3), &[write(2)]), Taken::Waits(vec![id(2)]));
+    assert_eq!(table.release(id(2)), [id(3)]);
+    assert!(!table.hold(id(5), &[read(3)]), "no room");
+    assert!(!table.holds(id(5)) && !table.waits(id(5)));
+}
+
+#[test]
 fn readers_share_and_writers_do_not() {
     let mut table = LockTable::new(10);
     assert_eq!(table.try_all(id(5), &[read(1)]), Taken::All);

@@ -10,7 +10,8 @@ use crate::collect::{Collected, decode_collected};
 use crate::part::Part;
 
 fn collect(bench: &mut Bench, part: &Part, known: &[u64]) -> Collected {
-    let request = Request::Collect { part: Bytes::from(wire::encode(part)), known: known.to_vec() };
+    let request =
+        Request::Collect { part: Bytes::from(wire::encode(part)), known: known.to_vec(), hold: None };
     decode_collected(bench.apply(&[request]).remove(0)).expect("an answer")
 }
 

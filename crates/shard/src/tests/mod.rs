@@ -1,6 +1,7 @@
 //! Tests of the shard below its log: the view against a model, the bytes of the rows, sessions.
 
 mod collect;
+mod holds;
 mod layout;
 mod look;
 mod metamorphic;

@@ -1,0 +1,207 @@
+//! What is asked for stays as it is for a moment.
+
+use alloc::collections::{BTreeMap, VecDeque};
+use alloc::vec::Vec;
+use bytes::Bytes;
+use core::time::Duration;
+use quorate_api::{Hold, Request, SessionId};
+use quorate_commit::TransactionId;
+use quorate_commit::locks::{Mode, Taken, Want};
+use quorate_kernel::{Cx, Effect, Event, Machine, Marks, NodeId, Position, Rng, Time, Wall};
+use quorate_replog::{self as replog, Replog};
+use quorate_store::MemoryStore;
+
+use super::{START_MS, command, request};
+use crate::batch::{BatchHeader, encode_batch};
+use crate::collect::{Collected, decode_collected};
+use crate::machine::{Input, Out, Output, Shard, Timer};
+use crate::part::{Part, Place};
+use crate::sessions::Limits;
+
+const ME: NodeId = NodeId(1);
+
+/// A shard with one member, which leads.
+struct Alone {
+    shard: Shard,
+    store: MemoryStore,
+    rng: Rng,
+    marks: Marks,
+    now: Time,
+    persisted: u64,
+    timers: BTreeMap<Timer, Time>,
+    outputs: Vec<Output>,
+    batches: u64,
+}
+
+impl Alone {
+    fn new() -> Alone {
+        let config = replog::Config::tiny();
+        let log = Replog::new(ME, config, [replog::Member { id: ME, info: Bytes::new() }].into());
+        let mut alone = Alone {
+            shard: Shard::new(log, Limits::tiny()),
+            store: MemoryStore::new(),
+            rng: Rng::new(1),
+            marks: Marks::default(),
+            now: Time(1),
+            persisted: 0,
+            timers: BTreeMap::new(),
+            outputs: Vec::new(),
+            batches: 0,
+        };
+        alone.step(Event::Start);
+        alone.pass(Duration::from_secs(5));
+        alone
+    }
+
+    fn step(&mut self, event: Event<replog::Message, Timer, Input>) {
+        let mut events = VecDeque::from([event]);
+        while let Some(event) = events.pop_front() {
+            let unix_ms = START_MS + self.now.0 / 1_000_000;
+            let mut cx = Cx {
+                me: ME,
+                now: self.now,
+                wall: Wall { unix_ms, error_ms: 0 },
+                rng: &mut self.rng,
+                store: &mut self.store,
+                marks: &mut self.marks,
+            };
+            let mut out = Out::new(Position(self.persisted + 1));
+            self.shard.step(&mut cx, event, &mut out);
+            for effect in out.drain().collect::<Vec<_>>() {
+                match effect {
+                    Effect::Send { to, msg, .. } if to == ME => {
+                        events.push_back(Event::Message { from: ME, msg })
+                    }
+                    Effect::Send { .. } | Effect::Discard(_) => {}
+                    Effect::Arm { timer, after } => {
+                        self.timers.insert(timer, self.now + after);
+                    }
+                    Effect::Disarm(timer) => {
+                        self.timers.remove(&timer);
+                    }
+                    Effect::Persist(_) => self.persisted += 1,
+                    Effect::Output { output, .. } => self.outputs.push(output),
+                }
+            }
+        }
+    }
+
+    /// Lets time pass.
+    fn pass(&mut self, time: Duration) {
+        let end = self.now + time;
+        while let Some((timer, at)) =
+            self.timers.iter().map(|(timer, at)| (*timer, *at)).min_by_key(|(_, at)| *at)
+            && at <= end
+        {
+            self.timers.remove(&timer);
+            self.now = self.now.max(at);
+            self.step(Event::Timer(timer));
+        }
+        self.now = end;
+    }
+
+    /// Asks for a key, and holds it for so long.
+    fn ask(&mut self, key: &str, known: &[u64], ms: u32) {
+        let part = Part { commands: [(0, command(&["GET", key]))].into(), ..Part::default() };
+        let hold = Some(Hold { name: 7, age: 5, ms });
+        let question = Request::Collect { part: part.encode(), known: known.to_vec(), hold };
+        self.step(Event::Input(Input::Read { ticket: 1, requests: [question].into() }));
+    }
+
+    /// What was answered to questions since this was asked last.
+    fn answer(&mut self) -> Option<Collected> {
+        let mut answers = self.outputs.extract_if(.., |output| matches!(output, Output::Read { .. }));
+        match answers.next()? {
+            Output::Read { mut replies, .. } => decode_collected(replies.remove(0)),
+            _ => None,
+        }
+    }
+
+    fn stamps(&mut self) -> Vec<u64> {
+        match self.answer() {
+            Some(Collected::New { stamps, .. }) => stamps,
+            other => panic!("{other:?}"),
+        }
+    }
+
+    /// Writes a key, in a session of its own.
+    fn set(&mut self, key: &str) {
+        self.batches += 1;
+        let header = BatchHeader {
+            origin: NodeId(2),
+            session: SessionId(self.batches),
+            first_seq: 1,
+            count: 1,
+            settled_before: 1,
+            since: self.shard.log.last(),
+        };
+        self.step(Event::Input(Input::Submit(encode_batch(&header, [&request(&["SET", key, "1"])]))));
+        self.pass(Duration::ZERO);
+    }
+
+    /// How many writes have been done since this was asked last.
+    fn written(&mut self) -> usize {
+        self.outputs.extract_if(.., |output| matches!(output, Output::Answers { .. })).count()
+    }
+}
+
+#[test]
+fn what_is_held_changes_once_it_was_asked_for_again() {
+    let mut alone = Alone::new();
+    alone.set("a");
+    assert_eq!(alone.written(), 1);
+    alone.ask("a", &[], 100);
+    let stamps = alone.stamps();
+    alone.set("a");
+    alone.set("b");
+    alone.pass(Duration::from_millis(99));
+    assert_eq!(alone.written(), 1, "the other key");
+    alone.ask("a", &stamps, 0);
+    assert_eq!(alone.answer(), Some(Collected::Same));
+    alone.pass(Duration::ZERO);
+    assert_eq!(alone.written(), 1);
+    assert_eq!(alone.shard.transactions.desk.locks.count(), 0);
+    alone.ask("a", &stamps, 0);
+    assert_ne!(alone.stamps(), stamps, "nothing is held any more");
+}
+
+#[test]
+fn a_hold_ends_by_itself() {
+    let mut alone = Alone::new();
+    alone.ask("a", &[], 100);
+    let stamps = alone.stamps();
+    alone.set("a");
+    assert_eq!(alone.written(), 0);
+    alone.pass(Duration::from_millis(100));
+    assert_eq!(alone.written(), 1);
+    alone.ask("a", &stamps, 0);
+    assert_ne!(alone.stamps(), stamps);
+}
+
+#[test]
+fn a_hold_waits_its_turn_but_not_for_ever() {
+    let mut alone = Alone::new();
+    let owner = TransactionId { age: 1, origin: 9, sequence: 1 };
+    let want = Want { key: Place::Key(Bytes::from_static(b"a")), mode: Mode::Write, expected: None };
+    assert_eq!(alone.shard.transactions.desk.locks.try_all(owner, &[want]), Taken::All);
+    alone.ask("a", &[], 100);
+    alone.pass(Duration::from_millis(50));
+    assert_eq!(alone.answer(), None);
+    alone.shard.transactions.desk.locks.release(owner);
+    // Whatever is applied has it look again.
+    alone.set("b");
+    let stamps = alone.stamps();
+    alone.set("a");
+    alone.pass(Duration::from_millis(99));
+    assert_eq!(alone.written(), 1, "held since the answer");
+    alone.pass(Duration::from_millis(1));
+    assert_eq!(alone.written(), 1);
+    let want = Want { key: Place::Key(Bytes::from_static(b"a")), mode: Mode::Write, expected: None };
+    assert_eq!(alone.shard.transactions.desk.locks.try_all(owner, &[want]), Taken::All);
+    alone.ask("a", &stamps, 100);
+    alone.pass(Duration::from_millis(99));
+    assert_eq!(alone.answer(), None);
+    alone.pass(Duration::from_millis(1));
+    assert_ne!(alone.stamps(), stamps, "without a hold");
+    assert_eq!(alone.shard.transactions.desk.locks.count(), 1);
+}
