@@ -10,8 +10,8 @@ use std::sync::Arc;
 
 use bytes::Bytes;
 use quorate_api::{
-    Bucket, Command, CommandCode, Culprit, Reason, ReasonKind, Reply, Request, SessionId, TransactionName,
-    Version,
+    Bucket, Command, CommandCode, Culprit, Hold, Reason, ReasonKind, Reply, Request, SessionId,
+    TransactionName, Version,
 };
 use quorate_commit::{NotTaken, TransactionId};
 use quorate_kernel::{NodeId, Time, wire};
@@ -119,7 +119,12 @@ fn requests() -> Vec<Request> {
             watched: vec![(Bytes::from_static(b"c"), Version(5))],
             commands: vec![command("d")],
         },
-        Request::Collect { part: Bytes::from_static(b"part"), known: vec![300] },
+        Request::Collect { part: Bytes::from_static(b"part"), known: vec![300], hold: None },
+        Request::Collect {
+            part: Bytes::from_static(b"part"),
+            known: vec![300],
+            hold: Some(Hold { name: 7, age: 5, ms: 20 }),
+        },
     ]
 }
 

@@ -38,13 +38,13 @@ pub(crate) struct Churn {
     #[arg(long, default_value_t = 40.0)]
     pub(crate) lifetime: f64,
     /// Into how many buckets keys are cut.
-    #[arg(long, default_value_t = 8)]
+    #[arg(long, default_value_t = 2)]
     pub(crate) buckets: u16,
     /// How many nodes a group should have, about.
     #[arg(long, default_value_t = 13)]
     pub(crate) copies: u8,
     /// Milliseconds for which a node may be gone before its group lets it go.
-    #[arg(long, default_value_t = 1_000)]
+    #[arg(long, default_value_t = 500)]
     pub(crate) repair_ms: u64,
     /// What all campaigns share. Unless told otherwise: the workloads register, append, bank and cycle, 150 operations in
     /// a second each.

@@ -5,8 +5,8 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 use core::time::Duration;
 use quorate_api::{Hold, Request, SessionId};
-use quorate_commit::TransactionId;
 use quorate_commit::locks::{Mode, Taken, Want};
+use quorate_commit::{LogId, Transaction, TransactionId};
 use quorate_kernel::{Cx, Effect, Event, Machine, Marks, NodeId, Position, Rng, Time, Wall};
 use quorate_replog::{self as replog, Replog};
 use quorate_store::MemoryStore;
@@ -139,6 +139,29 @@ impl Alone {
         self.pass(Duration::ZERO);
     }
 
+    /// Begins a transaction that writes a key.
+    fn transact(&mut self, age: u64, key: &str) {
+        let me = LogId(self.shard.log.number().into());
+        let part = Part { commands: [(0, command(&["SET", key, "1"]))].into(), ..Part::default() };
+        let transaction = Transaction {
+            id: TransactionId { age, origin: 9, sequence: age },
+            coordinator: me,
+            logs: [me].into(),
+            part: part.encode(),
+            others: Vec::new(),
+            settled_before: 0,
+            shares: false,
+            members: Vec::new(),
+        };
+        self.step(Event::Input(Input::Transact(transaction.into())));
+        self.pass(Duration::ZERO);
+    }
+
+    /// How many transactions have ended since this was asked last.
+    fn transacted(&mut self) -> usize {
+        self.outputs.extract_if(.., |output| matches!(output, Output::Transacted { .. })).count()
+    }
+
     /// How many writes have been done since this was asked last.
     fn written(&mut self) -> usize {
         self.outputs.extract_if(.., |output| matches!(output, Output::Answers { .. })).count()
@@ -204,4 +227,20 @@ fn a_hold_waits_its_turn_but_not_for_ever() {
     alone.pass(Duration::from_millis(1));
     assert_ne!(alone.stamps(), stamps, "without a hold");
     assert_eq!(alone.shard.transactions.desk.locks.count(), 1);
+}
+
+#[test]
+fn an_older_transaction_ends_a_hold_and_a_younger_one_waits() {
+    let mut alone = Alone::new();
+    alone.ask("a", &[], 100);
+    let stamps = alone.stamps();
+    alone.transact(9, "a");
+    alone.pass(Duration::from_millis(99));
+    assert_eq!(alone.transacted(), 0);
+    alone.transact(1, "b");
+    assert_eq!(alone.transacted(), 1, "another key");
+    alone.transact(2, "a");
+    assert_eq!(alone.transacted(), 2, "the younger one has nothing to wait for either");
+    alone.ask("a", &stamps, 0);
+    assert_ne!(alone.stamps(), stamps);
 }
