@@ -1,5 +1,6 @@
 //! What a client asks for, once the doors have understood it.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use bytes::Bytes;
 use serde::{Deserialize, Serialize};
@@ -73,7 +74,7 @@ pub enum Request {
         /// How what it is about stood when it was asked last; empty: it was not.
         known: Vec<u64>,
         /// What others are to leave as it is meanwhile.
-        hold: Option<Hold>,
+        hold: Option<Box<Hold>>,
     },
 }
 

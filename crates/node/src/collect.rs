@@ -5,6 +5,7 @@
 //! Nothing is locked and nothing logged. Where others change the same keys faster than they can be asked, the buckets are asked to keep them from that
 //! until they are asked once more ([`Hold`]); and if that did not help, the request becomes a transaction, which waits for its turn.
 
+use alloc::boxed::Box;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use quorate_api::{Bucket, Consistency, Hold, Outcome, Refusal, Reply, Request, position_of};
@@ -178,7 +179,10 @@ impl Node {
         let parts = collect.plan.parts.iter().filter(|(bucket, _)| collect.asked.contains(bucket));
         let questions: Vec<(Bucket, Request)> = parts
             .map(|(bucket, part)| {
-                (*bucket, Request::Collect { part: part.encode(), known: known(bucket), hold })
+                (
+                    *bucket,
+                    Request::Collect { part: part.encode(), known: known(bucket), hold: hold.map(Box::new) },
+                )
             })
             .collect();
         // A connection of its own: no other request comes before it or after it.

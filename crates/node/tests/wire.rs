@@ -123,7 +123,7 @@ fn requests() -> Vec<Request> {
         Request::Collect {
             part: Bytes::from_static(b"part"),
             known: vec![300],
-            hold: Some(Hold { name: 7, age: 5, ms: 20 }),
+            hold: Some(Hold { name: 7, age: 5, ms: 20 }.into()),
         },
     ]
 }

@@ -1,5 +1,6 @@
 //! Requests on their way into the log, and the log's entries.
 
+use alloc::boxed::Box;
 use alloc::vec::Vec;
 use bytes::Bytes;
 use quorate_api::{Command, CommandCode, Hold, Request, SessionId, Version};
@@ -84,7 +85,7 @@ enum RequestRef<'a> {
         #[serde(borrow)]
         part: &'a [u8],
         known: Vec<u64>,
-        hold: Option<Hold>,
+        hold: Option<Box<Hold>>,
     },
 }
 

@@ -49,7 +49,7 @@ impl Holds {
 /// What a read that travels alone holds.
 pub(crate) fn hold_of(requests: &[Request]) -> Option<Hold> {
     match requests {
-        [Request::Collect { hold, .. }] => *hold,
+        [Request::Collect { hold, .. }] => hold.as_deref().copied(),
         _ => None,
     }
 }

@@ -103,7 +103,7 @@ impl Alone {
     /// Asks for a key, and holds it for so long.
     fn ask(&mut self, key: &str, known: &[u64], ms: u32) {
         let part = Part { commands: [(0, command(&["GET", key]))].into(), ..Part::default() };
-        let hold = Some(Hold { name: 7, age: 5, ms });
+        let hold = Some(Hold { name: 7, age: 5, ms }.into());
         let question = Request::Collect { part: part.encode(), known: known.to_vec(), hold };
         self.step(Event::Input(Input::Read { ticket: 1, requests: [question].into() }));
     }
