@@ -90,6 +90,11 @@ impl Lock {
         older.any(|(_, waiter)| !mode.goes_with(waiter.mode))
     }
 
+    /// Whether `id` may take it now.
+    fn is_free_for(&self, id: TransactionId, mode: Mode) -> bool {
+        !self.conflicts(id, mode) && !self.is_behind(id, mode)
+    }
+
     /// Whether somebody who locks has it, or is older and waits for it, and does not go with this one.
     fn hinders(&self, id: TransactionId, mode: Mode) -> bool {
         let mut older = self.queue.range(..id).filter(|(_, waiter)| !waiter.passes);
@@ -236,10 +241,8 @@ impl<K: Ord + Clone> LockTable<K> {
     /// Takes all that `id` wants, or keeps it a place as [`LockTable::keep_place`] does: it is not told when it may try again. Whether
     /// it holds everything.
     pub fn hold(&mut self, id: TransactionId, wants: &[Want<K>]) -> bool {
-        let is_free = |want: &Want<K>| {
-            let lock = self.locks.get(&want.key);
-            lock.is_none_or(|lock| !lock.conflicts(id, want.mode) && !lock.is_behind(id, want.mode))
-        };
+        let is_free =
+            |want: &Want<K>| self.locks.get(&want.key).is_none_or(|lock| lock.is_free_for(id, want.mode));
         if self.holds(id) {
             return true;
         }
@@ -309,11 +312,10 @@ impl<K: Ord + Clone> LockTable<K> {
     pub fn overlooked(&self) -> Vec<TransactionId> {
         let waiting = self.claims.iter().filter(|(_, claim)| !claim.holds && !claim.passes);
         let free = waiting.filter(|(id, claim)| {
-            claim.wants.iter().all(|want| {
-                self.locks
-                    .get(&want.key)
-                    .is_none_or(|lock| !lock.conflicts(**id, want.mode) && !lock.is_behind(**id, want.mode))
-            })
+            claim
+                .wants
+                .iter()
+                .all(|want| self.locks.get(&want.key).is_none_or(|lock| lock.is_free_for(**id, want.mode)))
         });
         free.map(|(id, _)| *id).collect()
     }

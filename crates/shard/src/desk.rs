@@ -170,7 +170,7 @@ impl Resources for At<'_, '_> {
         let otherwise = u64::from(self.desk.limits.breaks(Mutant::RunsOtherwise));
         view.begin_transaction(share.now_ms + otherwise, share.seed ^ otherwise);
         // What only reads leaves nothing behind: whoever holds locks, the primary, looks whether it still finds what it has told.
-        let matters = part.changes() || self.desk.locks.count() > 0;
+        let matters = !part.only_reads() || self.desk.locks.count() > 0;
         if matters && !share.agrees(&run_part(view, &part)) {
             self.desk.strayed.get_or_insert(transaction.id);
         }

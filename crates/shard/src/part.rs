@@ -178,12 +178,6 @@ impl Part {
         Part::decode(&transaction.part).unwrap_or_default()
     }
 
-    /// Whether one of its commands may change something.
-    pub(crate) fn changes(&self) -> bool {
-        let reads = |command: &Command| by_code(command.code).is_none_or(|spec| spec.effect == Effect::Read);
-        !self.commands.iter().all(|(_, command)| reads(command))
-    }
-
     pub(crate) fn wants(&self) -> Vec<Want<Place>> {
         let mut wants = Wants::default();
         for (key, version) in &self.watched {
