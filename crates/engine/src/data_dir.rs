@@ -19,6 +19,7 @@ use serde::{Deserialize, Serialize};
 ///
 /// - 1: the first.
 /// - 2: the number of buckets, and of copies of each; where they are missing, a cluster has one bucket, which all have.
+/// - 3: the topology; where it is missing, there are no groups.
 pub const FORMAT_VERSION: u16 = 3;
 
 /// The kind of the one frame that the file `meta` holds.

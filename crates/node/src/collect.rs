@@ -264,9 +264,30 @@ impl Node {
                 }
             }
             Next::End(outcome) => {
-                let ended = self.collects.open.remove(&number).map(|collect| (collect.address, outcome));
-                self.end_transactions(cx, ended, out);
+                if let Some(collect) = self.collects.open.remove(&number) {
+                    self.let_go(cx, number, &collect, out);
+                    self.end_transactions(cx, [(collect.address, outcome)], out);
+                }
             }
+        }
+    }
+
+    /// A request has ended early: what buckets hold for it they need not hold any more.
+    fn let_go(&mut self, cx: &mut Cx<'_>, number: u64, collect: &Collect, out: &mut Out) {
+        let Some(Held { hold, .. }) = collect.held else { return };
+        let hold = Some(Box::new(Hold { ms: 0, ..hold }));
+        for bucket in collect.plan.parts.keys() {
+            let question =
+                Request::Collect { part: Part::default().encode(), known: Vec::new(), hold: hold.clone() };
+            let request = ClientRequest {
+                connection: ConnectionId(OWN | number),
+                ticket: Ticket(collect.round + 1),
+                request: question,
+                consistency: Consistency::Strict,
+                identity: None,
+            };
+            self.take_read(*bucket, request, cx.now);
+            self.dispatch(cx, *bucket, out);
         }
     }
 }

@@ -34,6 +34,8 @@ pub(crate) struct Desk {
     pub(crate) overtaken: BTreeSet<TransactionId>,
     /// What holds something for which an older transaction waits, and is none itself.
     pub(crate) outranked: Vec<TransactionId>,
+    /// Whether this is the primary's.
+    pub(crate) reigns: bool,
     /// Whether locks were given back since batches were held back.
     pub(crate) released: bool,
     /// The newest entry of this reign that changes something without a lock: what is in the log behind it is of transactions,
@@ -169,8 +171,8 @@ impl Resources for At<'_, '_> {
         let Some(share) = decision.shares.get(&self.desk.me) else { return };
         let otherwise = u64::from(self.desk.limits.breaks(Mutant::RunsOtherwise));
         view.begin_transaction(share.now_ms + otherwise, share.seed ^ otherwise);
-        // What only reads leaves nothing behind: whoever holds locks, the primary, looks whether it still finds what it has told.
-        let matters = !part.only_reads() || self.desk.locks.count() > 0;
+        // What only reads leaves nothing behind; the primary looks whether it still finds what it has told.
+        let matters = !part.only_reads() || self.desk.reigns;
         if matters && !share.agrees(&run_part(view, &part)) {
             self.desk.strayed.get_or_insert(transaction.id);
         }

@@ -251,9 +251,9 @@ impl Shard {
             for (asked, reason) in reasons {
                 out.output_early(Output::Reason { to: None, asked, reason });
             }
-            let (ticket, applied) = (reading.ticket, self.log.applied());
+            let (ticket, applied, answered) = (reading.ticket, self.log.applied(), replies.len());
             out.output_early(Output::Read { ticket, applied, replies });
-            if let Some(hold) = hold_of(&reading.requests) {
+            for hold in reading.requests.iter().take(answered).filter_map(hold_of) {
                 self.answered_hold(cx, hold, out);
             }
             return self.leave_place(cx, reading.place, out);

@@ -72,6 +72,7 @@ impl Transactions {
                 ahead: Ahead::default(),
                 overtaken: BTreeSet::new(),
                 outranked: Vec::new(),
+                reigns: false,
                 released: false,
                 newest_batch: 0,
                 strayed: None,
@@ -203,7 +204,11 @@ impl Shard {
             for effect in effects.drain(..) {
                 self.effect(effect, out);
             }
-            let Some((id, attempt)) = self.hopeless(cx).or_else(|| self.next_look(cx, out)) else { break };
+            let looked = self.hopeless(cx).or_else(|| self.next_look(cx, out));
+            let woken = if looked.is_none() { self.end_holds_of_younger(cx.marks) } else { Vec::new() };
+            if looked.is_none() && woken.is_empty() {
+                break;
+            }
             let mut at = At { desk: &mut self.transactions.desk, view: None, part: None };
             let mut turn = Turn {
                 now: cx.now,
@@ -212,9 +217,11 @@ impl Shard {
                 resources: &mut at,
                 out: &mut effects,
             };
-            self.transactions.commit.answered(&mut turn, id, attempt);
+            match looked {
+                Some((id, attempt)) => self.transactions.commit.answered(&mut turn, id, attempt),
+                None => self.transactions.commit.may_go_on(&mut turn, woken),
+            }
         }
-        self.end_holds_of_younger(cx, out);
         if self.transactions.desk.released && !self.transactions.held.is_empty() {
             out.arm(Timer::Propose, Duration::ZERO);
         }
@@ -269,6 +276,7 @@ impl Shard {
             desk.overtaken.clear();
             desk.outranked.clear();
             desk.newest_batch = 0;
+            desk.reigns = false;
             transactions.holds.clear();
             transactions.entries.clear();
             transactions.heard.clear();
@@ -279,6 +287,7 @@ impl Shard {
             && self.transactions.commit.view().is_none()
             && self.has_caught_up()
         {
+            self.transactions.desk.reigns = true;
             self.commit(cx, out, |commit, turn| commit.lead(turn, view));
         }
     }

@@ -20,7 +20,7 @@ fn collect_with(rounds_max: u64, restless: Option<Bucket>) -> Collect {
         plan,
         consistency: Consistency::Strict,
         bytes: 0,
-        age: 0,
+        age: 3,
         taken_at: Time::default(),
         round: 0,
         began_at: Time::default(),
@@ -126,12 +126,12 @@ fn where_others_are_faster_it_is_held_and_else_locked() {
     one.hold_next(Time(20_000_000), 77);
     one.begin_round(Time(20_000_000));
     assert_eq!(one.asked, TWO.into());
-    assert_eq!(one.hold(), Some(Hold { name: 77, age: 0, ms: 80 }), "four times as long as a round took");
+    assert_eq!(one.hold(), Some(Hold { name: 77, age: 3, ms: 80 }), "four times as long as a round took");
     assert!(matches!(one.hear(TWO[0], SAME, None), Next::Wait));
     assert!(matches!(one.hear(TWO[1], new(3), None), Next::Ask));
     one.begin_round(Time(21_000_000));
     assert_eq!(one.asked, TWO.into(), "all hold it, and need not any more");
-    assert_eq!(one.hold(), Some(Hold { name: 77, age: 0, ms: 0 }));
+    assert_eq!(one.hold(), Some(Hold { name: 77, age: 3, ms: 0 }));
     assert!(matches!(one.hear(TWO[0], SAME, None), Next::Wait));
     assert!(matches!(one.hear(TWO[1], SAME, None), Next::Reply));
     assert_eq!(one.stamps(), [2, 3]);

@@ -14,6 +14,7 @@ use quorate_store::MemoryStore;
 use super::{START_MS, command, request};
 use crate::batch::{BatchHeader, encode_batch};
 use crate::collect::{Collected, decode_collected};
+use crate::holds::HOLDS_MAX;
 use crate::machine::{Input, Out, Output, Shard, Timer};
 use crate::part::{Part, Place};
 use crate::sessions::Limits;
@@ -102,10 +103,11 @@ impl Alone {
 
     /// Asks for a key, and holds it for so long.
     fn ask(&mut self, key: &str, known: &[u64], ms: u32) {
-        let part = Part { commands: [(0, command(&["GET", key]))].into(), ..Part::default() };
-        let hold = Some(Hold { name: 7, age: 5, ms }.into());
-        let question = Request::Collect { part: part.encode(), known: known.to_vec(), hold };
-        self.step(Event::Input(Input::Read { ticket: 1, requests: [question].into() }));
+        self.read([question(7, key, known, ms)].into());
+    }
+
+    fn read(&mut self, requests: Vec<Request>) {
+        self.step(Event::Input(Input::Read { ticket: 1, requests }));
     }
 
     /// What was answered to questions since this was asked last.
@@ -141,14 +143,19 @@ impl Alone {
 
     /// Begins a transaction that writes a key.
     fn transact(&mut self, age: u64, key: &str) {
+        self.transact_with(age, key, None);
+    }
+
+    /// Begins one that writes a key, and the same at another shard.
+    fn transact_with(&mut self, age: u64, key: &str, other: Option<LogId>) {
         let me = LogId(self.shard.log.number().into());
         let part = Part { commands: [(0, command(&["SET", key, "1"]))].into(), ..Part::default() };
         let transaction = Transaction {
             id: TransactionId { age, origin: 9, sequence: age },
             coordinator: me,
-            logs: [me].into(),
+            logs: core::iter::once(me).chain(other).collect(),
             part: part.encode(),
-            others: Vec::new(),
+            others: other.map(|other| (other, part.encode())).into_iter().collect(),
             settled_before: 0,
             shares: false,
             members: Vec::new(),
@@ -165,6 +172,16 @@ impl Alone {
     /// How many writes have been done since this was asked last.
     fn written(&mut self) -> usize {
         self.outputs.extract_if(.., |output| matches!(output, Output::Answers { .. })).count()
+    }
+}
+
+/// A question about a key that holds it for so long, of a request of this name.
+fn question(name: u64, key: &str, known: &[u64], ms: u32) -> Request {
+    let part = Part { commands: [(0, command(&["GET", key]))].into(), ..Part::default() };
+    Request::Collect {
+        part: part.encode(),
+        known: known.to_vec(),
+        hold: Some(Hold { name, age: 5, ms }.into()),
     }
 }
 
@@ -243,4 +260,44 @@ fn an_older_transaction_ends_a_hold_and_a_younger_one_waits() {
     assert_eq!(alone.transacted(), 2, "the younger one has nothing to wait for either");
     alone.ask("a", &stamps, 0);
     assert_ne!(alone.stamps(), stamps);
+}
+
+#[test]
+fn a_hold_ends_also_among_other_reads() {
+    let mut alone = Alone::new();
+    alone.read([question(7, "a", &[], 100)].into());
+    alone.read([question(8, "b", &[], 100)].into());
+    assert_eq!(alone.shard.transactions.desk.locks.count(), 2);
+    alone.read([question(8, "b", &[0], 0), question(7, "a", &[0], 0)].into());
+    assert_eq!(alone.shard.transactions.desk.locks.count(), 0);
+    alone.read([question(8, "b", &[], 100), question(7, "a", &[], 100)].into());
+    assert_eq!(alone.shard.transactions.desk.locks.count(), 0, "nobody is to wait for what others ask");
+}
+
+#[test]
+fn a_younger_transaction_that_is_undecided_gives_way_at_once() {
+    let mut alone = Alone::new();
+    alone.transact_with(9, "a", Some(LogId(77)));
+    assert_eq!(alone.shard.transactions.desk.locks.count(), 1, "it waits for the other shard's vote");
+    alone.ask("a", &[], 100);
+    assert!(alone.answer().is_some(), "with nothing else going on");
+    alone.transact_with(2, "b", Some(LogId(77)));
+    alone.read([question(8, "b", &[], 100)].into());
+    assert_eq!(alone.answer(), None, "an older one does not");
+}
+
+#[test]
+fn all_that_is_held_gives_way_together() {
+    let mut alone = Alone::new();
+    for name in 0..HOLDS_MAX as u64 {
+        alone.read([question(name, "a", &[], 100)].into());
+    }
+    let readers = alone.shard.transactions.desk.locks.count();
+    assert_eq!(readers, HOLDS_MAX);
+    alone.read([question(HOLDS_MAX as u64, "a", &[], 100)].into());
+    assert_eq!(alone.shard.transactions.desk.locks.count(), readers, "there is no room for more");
+    assert_eq!(alone.marks.count("shard.hold.without"), 1);
+    alone.transact(1, "a");
+    assert_eq!(alone.transacted(), 1, "the older one");
+    assert_eq!(alone.shard.transactions.desk.locks.count(), 0);
 }
