@@ -17,6 +17,8 @@ pub struct Minute {
     pub within_1s: u64,
     /// Microseconds that they were under way, all together. Less than they took where they were due before a client was free.
     pub under_way_us: u64,
+    /// Microseconds that one of them was under way, at most: how long something stood still.
+    pub longest_us: u64,
 }
 
 impl Minute {
@@ -25,6 +27,7 @@ impl Minute {
         self.done += other.done;
         self.within_1s += other.within_1s;
         self.under_way_us += other.under_way_us;
+        self.longest_us = self.longest_us.max(other.longest_us);
     }
 }
 
@@ -37,11 +40,9 @@ impl Minutes {
     pub(crate) fn count(&mut self, due_ns: u64, sent_after_ns: u64, took_ns: u64) {
         let index = usize::try_from(due_ns / MINUTE_NS).unwrap_or(usize::MAX).min(MINUTES_MAX - 1);
         self.grow(index + 1);
-        let one = Minute {
-            done: 1,
-            within_1s: u64::from(took_ns <= IN_TIME_NS),
-            under_way_us: took_ns.saturating_sub(sent_after_ns) / 1_000,
-        };
+        let under_way_us = took_ns.saturating_sub(sent_after_ns) / 1_000;
+        let within_1s = u64::from(took_ns <= IN_TIME_NS);
+        let one = Minute { done: 1, within_1s, under_way_us, longest_us: under_way_us };
         self.0[index].add(&one);
     }
 
@@ -74,9 +75,9 @@ mod tests {
         other.count(125_000 * ms, 1_990 * ms, 2_000 * ms);
         one.merge(&other);
         let all = [
-            Minute { done: 2, within_1s: 2, under_way_us: 102_000 },
+            Minute { done: 2, within_1s: 2, under_way_us: 102_000, longest_us: 100_000 },
             Minute::default(),
-            Minute { done: 1, within_1s: 0, under_way_us: 10_000 },
+            Minute { done: 1, within_1s: 0, under_way_us: 10_000, longest_us: 10_000 },
         ];
         assert_eq!(one.get(), all);
     }
