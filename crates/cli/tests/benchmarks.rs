@@ -66,8 +66,8 @@ fn tpcc_keeps_its_conditions_on_real_nodes() {
     assert_eq!(line["check"]["holds"], true);
     cluster.run(&["bench", "tpcc", "--load"]).fails(2, "already");
     // The check reads what is there: a payment that reached no sum is noticed.
-    let sum: i64 = cluster.run(&["get", "tpcc:wy:1"]).ok().trim().parse().expect("a sum");
-    cluster.run(&["put", "tpcc:wy:1", &(sum + 1).to_string()]).ok();
+    let sum: i64 = cluster.run(&["get", "tpcc:wy:{1}"]).ok().trim().parse().expect("a sum");
+    cluster.run(&["put", "tpcc:wy:{1}", &(sum + 1).to_string()]).ok();
     let ended = cluster.run(&["bench", "tpcc", "--check"]);
     assert!(ended.out.contains("condition 1,") && ended.out.contains("condition 8,"), "{}", ended.out);
     ended.fails(1, "not consistent");

@@ -131,7 +131,8 @@ pub(super) fn campaign(tpcc: &Tpcc, cluster: &mut Cluster, machine: &Machine) ->
         servers: Vec::new(),
         machine: machine.clone(),
     };
-    let scale = if tpcc.whole { Scale::standard } else { Scale::reduced }(tpcc.warehouses);
+    // A transaction is to concern as many buckets as possible.
+    let scale = if tpcc.whole { Scale::standard } else { Scale::reduced }(tpcc.warehouses).spread();
     let load = load_tpcc(&options, scale, &Arc::default())?;
     eprint!("{}", load.render());
     let terminals = Terminals::start(&options);

@@ -7,7 +7,7 @@ use bytes::Bytes;
 
 use super::input::Input;
 use super::rows::{Number, Row};
-use super::{Scale, TpccKind, delivery, new_order, payment, queries};
+use super::{Layout, Scale, TpccKind, delivery, new_order, payment, queries};
 use crate::transaction::{Ask, Read, Seen, Transaction, Write};
 
 /// Why a run ended early.
@@ -22,8 +22,9 @@ pub(super) enum Stop {
 }
 
 /// What has been read so far.
-#[derive(Debug, Clone, Default)]
+#[derive(Debug, Clone)]
 pub(super) struct View {
+    pub(super) layout: Layout,
     known: BTreeMap<Read, Seen>,
     missing: Vec<Read>,
 }
@@ -97,7 +98,8 @@ pub struct TpccTransaction {
 
 impl TpccTransaction {
     pub(super) fn new(scale: Scale, warehouse: u64, now: u64, input: Input) -> TpccTransaction {
-        TpccTransaction { scale, warehouse, now, input, view: View::default(), asked: Vec::new() }
+        let view = View { layout: scale.layout, known: BTreeMap::new(), missing: Vec::new() };
+        TpccTransaction { scale, warehouse, now, input, view, asked: Vec::new() }
     }
 
     #[cfg(test)]

@@ -4,8 +4,8 @@ use std::collections::{BTreeMap, BTreeSet};
 
 use bytes::Bytes;
 
+use super::Scale;
 use super::rows::{Account, Line, Number, Order, Payment, Row};
-use super::{Scale, keys};
 use crate::transaction::{Read, Seen};
 
 /// What each condition says.
@@ -140,7 +140,7 @@ impl<R: Readout> Audit<'_, R> {
 
     /// Adds up the payments taken in a district.
     fn history(&mut self, warehouse: u64, district: u64) -> Result<i64, R::Error> {
-        let key = keys::history(warehouse, district);
+        let key = self.scale.layout.history(warehouse, district);
         let (mut sum, mut from) = (0, 0);
         loop {
             let page = Read::Elements { key: key.clone(), from, to: from + PAGE - 1 };
@@ -160,10 +160,10 @@ impl<R: Readout> Audit<'_, R> {
 
     /// Conditions 1, 8 and 9.
     fn warehouse(&mut self, warehouse: u64, taken: &BTreeMap<(u64, u64), i64>) -> Result<(), R::Error> {
-        let sum = self.number(keys::warehouse_sum(warehouse))?;
+        let sum = self.number(self.scale.layout.warehouse_sum(warehouse))?;
         let (mut of_districts, mut of_payments) = (0, 0);
         for district in 1..=self.scale.districts {
-            let part = self.number(keys::district_sum(warehouse, district))?;
+            let part = self.number(self.scale.layout.district_sum(warehouse, district))?;
             let payments = taken.get(&(warehouse, district)).copied().unwrap_or_default();
             of_districts += part;
             of_payments += payments;
@@ -181,7 +181,7 @@ impl<R: Readout> Audit<'_, R> {
     }
 
     fn district(&mut self, warehouse: u64, district: u64) -> Result<(), R::Error> {
-        let next = self.number(keys::next_order(warehouse, district))?.max(1) as u64;
+        let next = self.number(self.scale.layout.next_order(warehouse, district))?.max(1) as u64;
         let (orders, new) = self.orders(warehouse, district, next + BEYOND)?;
         let place = format!("district {warehouse}:{district}");
         let newest = orders.last().map_or(0, |whole| whole.id);
@@ -214,9 +214,11 @@ impl<R: Readout> Audit<'_, R> {
         end: u64,
     ) -> Result<(Vec<Whole>, BTreeSet<u64>), R::Error> {
         let (mut orders, mut new) = (Vec::new(), BTreeSet::new());
-        let orders_seen = self.values((1..end).map(|id| keys::order(warehouse, district, id)).collect())?;
-        let new_seen = self.values((1..end).map(|id| keys::new_order(warehouse, district, id)).collect())?;
-        let lists = (1..end).map(|id| Read::list(keys::lines(warehouse, district, id))).collect();
+        let orders_seen =
+            self.values((1..end).map(|id| self.scale.layout.order(warehouse, district, id)).collect())?;
+        let new_seen =
+            self.values((1..end).map(|id| self.scale.layout.new_order(warehouse, district, id)).collect())?;
+        let lists = (1..end).map(|id| Read::list(self.scale.layout.lines(warehouse, district, id))).collect();
         let lists = self.readout.read(lists)?;
         for (id, ((key, order), ((_, is_new), lines))) in
             (1..end).zip(orders_seen.into_iter().zip(new_seen.into_iter().zip(lists)))
@@ -229,7 +231,7 @@ impl<R: Readout> Audit<'_, R> {
                 continue;
             }
             let Some(order) = self.row::<Order>(&key, &order) else { continue };
-            let lines = self.rows(&keys::lines(warehouse, district, id), &lines);
+            let lines = self.rows(&self.scale.layout.lines(warehouse, district, id), &lines);
             orders.push(Whole { id, order, lines, is_new });
         }
         Ok((orders, new))
@@ -264,7 +266,8 @@ impl<R: Readout> Audit<'_, R> {
             *delivered.entry(whole.order.customer).or_default() += lines.map(|line| line.amount).sum::<i64>();
         }
         let ids = 1..=self.scale.customers;
-        let accounts = self.values(ids.map(|id| keys::account(warehouse, district, id)).collect())?;
+        let accounts =
+            self.values(ids.map(|id| self.scale.layout.account(warehouse, district, id)).collect())?;
         let mut deliveries = 0;
         for (id, (key, seen)) in (1..).zip(accounts) {
             let Some(account) = self.row::<Account>(&key, &seen) else { continue };

@@ -2,42 +2,68 @@
 
 use bytes::Bytes;
 
-fn key(name: &str, numbers: &[u64]) -> Bytes {
-    let mut text = format!("tpcc:{name}");
-    for number in numbers {
-        text.push(':');
-        text += &number.to_string();
+use super::Layout;
+
+impl Layout {
+    fn key(self, name: &str, warehouse: u64, rest: &[u64]) -> Bytes {
+        let mut text = self.stem(name, warehouse);
+        for number in rest {
+            text.push(':');
+            text += &number.to_string();
+        }
+        text.into()
     }
-    text.into()
+
+    fn stem(self, name: &str, warehouse: u64) -> String {
+        match self {
+            Layout::Together => format!("tpcc:{name}:{{{warehouse}}}"),
+            Layout::Spread => format!("tpcc:{name}:{warehouse}"),
+        }
+    }
+
+    /// An item, as the warehouse sees it that somebody orders at.
+    pub(super) fn item(self, warehouse: u64, item: u64) -> Bytes {
+        match self {
+            Layout::Together => self.key("i", warehouse, &[item]),
+            Layout::Spread => format!("tpcc:i:{item}").into(),
+        }
+    }
+
+    /// An item, everywhere.
+    pub(super) fn copies(self, warehouses: u64, item: u64) -> impl Iterator<Item = Bytes> {
+        let count = if self == Layout::Together { warehouses } else { 1 };
+        (1..=count).map(move |warehouse| self.item(warehouse, item))
+    }
+
+    /// Customers by last name.
+    pub(super) fn by_name(self, warehouse: u64, district: u64, name: &str) -> Bytes {
+        (self.stem("cn", warehouse) + &format!(":{district}:{name}")).into()
+    }
 }
 
 macro_rules! keys {
-    ($($(#[$doc:meta])* $function:ident $name:literal ($($number:ident),*);)*) => {
-        $($(#[$doc])* pub(super) fn $function($($number: u64),*) -> Bytes {
-            key($name, &[$($number),*])
-        })*
+    ($($function:ident $name:literal ($($number:ident),*);)*) => {
+        impl Layout {
+            $(pub(super) fn $function(self, warehouse: u64, $($number: u64),*) -> Bytes {
+                self.key($name, warehouse, &[$($number),*])
+            })*
+        }
     };
 }
 
 keys! {
-    item "i" (item);
-    warehouse "w" (warehouse);
-    warehouse_sum "wy" (warehouse);
-    district "d" (warehouse, district);
-    district_sum "dy" (warehouse, district);
-    next_order "dn" (warehouse, district);
-    oldest_order "do" (warehouse, district);
-    customer "c" (warehouse, district, customer);
-    account "ca" (warehouse, district, customer);
-    newest_order "co" (warehouse, district, customer);
-    stock "s" (warehouse, item);
-    order "o" (warehouse, district, order);
-    new_order "n" (warehouse, district, order);
-    lines "l" (warehouse, district, order);
-    history "h" (warehouse, district);
-}
-
-/// Customers by last name.
-pub(super) fn by_name(warehouse: u64, district: u64, name: &str) -> Bytes {
-    format!("tpcc:cn:{warehouse}:{district}:{name}").into()
+    warehouse "w" ();
+    warehouse_sum "wy" ();
+    district "d" (district);
+    district_sum "dy" (district);
+    next_order "dn" (district);
+    oldest_order "do" (district);
+    customer "c" (district, customer);
+    account "ca" (district, customer);
+    newest_order "co" (district, customer);
+    stock "s" (item);
+    order "o" (district, order);
+    new_order "n" (district, order);
+    lines "l" (district, order);
+    history "h" (district);
 }

@@ -9,7 +9,7 @@
 //! | key | value |
 //! |---|---|
 //! | `meta` | what was loaded, as JSON |
-//! | `i:I` | the item |
+//! | `i:I`, `i:W:I` | the item |
 //! | `w:W`, `d:W:D` | warehouse, district: name, address, tax |
 //! | `wy:W`, `dy:W:D` | their sums of the year to date |
 //! | `dn:W:D`, `do:W:D` | the district's next order id; its oldest order that may be undelivered (an index) |
@@ -21,6 +21,8 @@
 //! | `o:W:D:O`, `n:W:D:O` | an order; its row in NEW-ORDER while it is undelivered |
 //! | `l:W:D:O` | list: the lines of an order |
 //! | `h:W:D` | list: payments taken in a district; HISTORY has no primary key |
+//!
+//! The number of the warehouse is a hash tag, `s:{W}:I` for instance, unless rows are spread ([`Layout`]).
 //!
 //! Warehouses, districts and customers are split between what never changes and what does, which clause 1.4 allows
 //! (vertical partitioning): otherwise each payment would outrun each new order that only reads the tax.
@@ -74,17 +76,37 @@ pub struct Scale {
     pub customers: u64,
     /// Items, each in the stock of every warehouse.
     pub items: u64,
+    /// Where its rows lie.
+    #[serde(default)]
+    pub layout: Layout,
+}
+
+/// Which rows lie in one slot, and so in one bucket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, serde::Serialize, serde::Deserialize)]
+#[serde(rename_all = "kebab-case")]
+pub enum Layout {
+    /// All of a warehouse, each of which has the items for itself: clause 1.4 allows to partition tables and to copy them.
+    /// Nine in ten transactions concern one warehouse.
+    Together,
+    /// None: every row lies where its key happens to. So do those of databases that say nothing about it.
+    #[default]
+    Spread,
 }
 
 impl Scale {
     /// As specified.
     pub fn standard(warehouses: u64) -> Scale {
-        Scale { warehouses, districts: 10, customers: 3_000, items: 100_000 }
+        Scale { warehouses, districts: 10, customers: 3_000, items: 100_000, layout: Layout::Together }
     }
 
     /// A hundredth of the rows, for tests. Conflicts are more frequent, and last names fewer.
     pub fn reduced(warehouses: u64) -> Scale {
-        Scale { warehouses, districts: 10, customers: 30, items: 1_000 }
+        Scale { warehouses, districts: 10, customers: 30, items: 1_000, layout: Layout::Together }
+    }
+
+    /// The same, each row for itself.
+    pub fn spread(self) -> Scale {
+        Scale { layout: Layout::Spread, ..self }
     }
 
     /// What is wrong with it, and what to do.

@@ -1,8 +1,8 @@
 //! The Payment transaction (clause 2.5.2).
 
+use super::Layout;
 use super::attempt::{Stop, View, put, put_number};
 use super::input::Who;
-use super::keys;
 use super::rows::{Account, Customer, Number, Payment, Place, Row as _};
 use crate::transaction::{Read, Write};
 
@@ -20,20 +20,20 @@ pub(super) fn run(
     amount: i64,
     now: u64,
 ) -> Result<Vec<Write>, Stop> {
-    let (warehouse, district) = at;
+    let (keys, (warehouse, district)) = (view.layout, at);
     let mut reads = vec![
-        Read::Value(keys::warehouse(warehouse)),
-        Read::Value(keys::warehouse_sum(warehouse)),
-        Read::Value(keys::district(warehouse, district)),
-        Read::Value(keys::district_sum(warehouse, district)),
+        Read::Value(keys.warehouse(warehouse)),
+        Read::Value(keys.warehouse_sum(warehouse)),
+        Read::Value(keys.district(warehouse, district)),
+        Read::Value(keys.district_sum(warehouse, district)),
     ];
-    reads.extend(first_reads(of, who));
+    reads.extend(first_reads(keys, of, who));
     view.want(reads)?;
     let id = identify(view, of, who)?;
-    let (customer_key, account_key) = (keys::customer(of.0, of.1, id), keys::account(of.0, of.1, id));
+    let (customer_key, account_key) = (keys.customer(of.0, of.1, id), keys.account(of.0, of.1, id));
     view.want([Read::Value(customer_key.clone()), Read::Value(account_key.clone())])?;
     let (place, part): (Place, Place) =
-        (view.row(keys::warehouse(warehouse))?, view.row(keys::district(warehouse, district))?);
+        (view.row(keys.warehouse(warehouse))?, view.row(keys.district(warehouse, district))?);
     let customer: Customer = view.row(customer_key)?;
     let mut account: Account = view.row(account_key.clone())?;
     account.balance -= amount;
@@ -53,22 +53,21 @@ pub(super) fn run(
         amount,
         data: format!("{}    {}", place.name, part.name),
     };
-    let (of_warehouse, of_district) =
-        (keys::warehouse_sum(warehouse), keys::district_sum(warehouse, district));
+    let (of_warehouse, of_district) = (keys.warehouse_sum(warehouse), keys.district_sum(warehouse, district));
     Ok(vec![
         put_number(of_warehouse.clone(), view.number(of_warehouse)? + amount),
         put_number(of_district.clone(), view.number(of_district)? + amount),
         put(account_key, &account),
-        Write::Push { key: keys::history(warehouse, district), elements: vec![row.encode()] },
+        Write::Push { key: keys.history(warehouse, district), elements: vec![row.encode()] },
     ])
 }
 
 /// What can be read at once to find a customer.
-pub(super) fn first_reads(of: Where, who: &Who) -> Vec<Read> {
+pub(super) fn first_reads(keys: Layout, of: Where, who: &Who) -> Vec<Read> {
     match who {
-        Who::LastName(name) => vec![Read::list(keys::by_name(of.0, of.1, name))],
+        Who::LastName(name) => vec![Read::list(keys.by_name(of.0, of.1, name))],
         Who::Id(id) => {
-            vec![Read::Value(keys::customer(of.0, of.1, *id)), Read::Value(keys::account(of.0, of.1, *id))]
+            vec![Read::Value(keys.customer(of.0, of.1, *id)), Read::Value(keys.account(of.0, of.1, *id))]
         }
     }
 }
@@ -79,9 +78,10 @@ pub(super) fn identify(view: &mut View, of: Where, who: &Who) -> Result<u64, Sto
         Who::Id(id) => return Ok(*id),
         Who::LastName(name) => name,
     };
-    let found: Vec<Number> = view.list(keys::by_name(of.0, of.1, name))?;
+    let keys = view.layout;
+    let found: Vec<Number> = view.list(keys.by_name(of.0, of.1, name))?;
     // All of them are looked at, as the specification has it.
-    view.want(found.iter().map(|id| Read::Value(keys::customer(of.0, of.1, id.value as u64))))?;
+    view.want(found.iter().map(|id| Read::Value(keys.customer(of.0, of.1, id.value as u64))))?;
     let middle = found.len().div_ceil(2).checked_sub(1).and_then(|index| found.get(index));
     middle.map(|id| id.value as u64).ok_or_else(|| Stop::Impossible(format!("nobody is called {name}")))
 }

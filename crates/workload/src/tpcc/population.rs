@@ -6,7 +6,6 @@ use bytes::Bytes;
 use quorate_kernel::Rng;
 
 use super::chance::{data, digits, letters, zip};
-use super::keys;
 use super::rows::{
     Account, Customer, DISTRICT_BYTES, Item, Line, Number, Order, Payment, Place, Row as _, Stock,
 };
@@ -62,15 +61,21 @@ fn number(key: Bytes, value: i64) -> Write {
 impl Populating<'_> {
     fn part(mut self, part: Part) -> Vec<Write> {
         let scale = self.loaded.scale;
+        let keys = scale.layout;
         let chunk = |first: u64| first..=(first + CHUNK - 1).min(scale.items);
         match part {
-            Part::Items(first) => chunk(first).map(|id| put(keys::item(id), self.item())).collect(),
+            Part::Items(first) => {
+                let everywhere = |(id, row): (u64, Bytes)| {
+                    keys.copies(scale.warehouses, id).map(move |key| put(key, row.clone()))
+                };
+                chunk(first).map(|id| (id, self.item())).flat_map(everywhere).collect()
+            }
             Part::Stock(warehouse, first) => {
-                chunk(first).map(|id| put(keys::stock(warehouse, id), self.stock())).collect()
+                chunk(first).map(|id| put(keys.stock(warehouse, id), self.stock())).collect()
             }
             Part::Warehouse(id) => {
                 let sum = PAID * (scale.customers * scale.districts) as i64;
-                vec![put(keys::warehouse(id), self.place()), number(keys::warehouse_sum(id), sum)]
+                vec![put(keys.warehouse(id), self.place()), number(keys.warehouse_sum(id), sum)]
             }
             Part::District(warehouse, district) => self.district(warehouse, district),
         }
@@ -117,22 +122,22 @@ impl Populating<'_> {
 
     fn district(&mut self, warehouse: u64, district: u64) -> Vec<Write> {
         let scale = self.loaded.scale;
-        let count = scale.customers;
+        let (keys, count) = (scale.layout, scale.customers);
         let mut writes = vec![
-            put(keys::district(warehouse, district), self.place()),
-            number(keys::district_sum(warehouse, district), PAID * count as i64),
-            number(keys::next_order(warehouse, district), count as i64 + 1),
-            number(keys::oldest_order(warehouse, district), scale.delivered() as i64 + 1),
+            put(keys.district(warehouse, district), self.place()),
+            number(keys.district_sum(warehouse, district), PAID * count as i64),
+            number(keys.next_order(warehouse, district), count as i64 + 1),
+            number(keys.oldest_order(warehouse, district), scale.delivered() as i64 + 1),
         ];
         let mut names: BTreeMap<String, Vec<(String, u64)>> = BTreeMap::new();
         let mut history = Vec::new();
         for id in 1..=count {
             let customer = self.customer(id);
             names.entry(customer.last.clone()).or_default().push((customer.first.clone(), id));
-            writes.push(put(keys::customer(warehouse, district, id), customer.encode()));
+            writes.push(put(keys.customer(warehouse, district, id), customer.encode()));
             let data = letters(self.rng, 300, 500);
             let account = Account { balance: -PAID, paid: PAID, payments: 1, deliveries: 0, data };
-            writes.push(put(keys::account(warehouse, district, id), account.encode()));
+            writes.push(put(keys.account(warehouse, district, id), account.encode()));
             let payment = Payment {
                 customer: id,
                 customer_district: district,
@@ -145,11 +150,11 @@ impl Populating<'_> {
             };
             history.push(payment.encode());
         }
-        writes.push(Write::Fill { key: keys::history(warehouse, district), elements: history });
+        writes.push(Write::Fill { key: keys.history(warehouse, district), elements: history });
         for (name, mut ids) in names {
             ids.sort();
             let elements = ids.iter().map(|(_, id)| id.to_string().into()).collect();
-            writes.push(Write::Fill { key: keys::by_name(warehouse, district, &name), elements });
+            writes.push(Write::Fill { key: keys.by_name(warehouse, district, &name), elements });
         }
         self.orders(warehouse, district, &mut writes);
         writes
@@ -178,6 +183,7 @@ impl Populating<'_> {
     /// One order of each customer, in random order; the last three tenths are not delivered.
     fn orders(&mut self, warehouse: u64, district: u64, writes: &mut Vec<Write>) {
         let scale = self.loaded.scale;
+        let keys = scale.layout;
         let mut customers: Vec<u64> = (1..=scale.customers).collect();
         self.rng.shuffle(&mut customers);
         for (id, customer) in (1..).zip(customers) {
@@ -190,11 +196,11 @@ impl Populating<'_> {
                 is_all_local: 1,
             };
             let elements = (0..order.lines).map(|_| self.line(warehouse, is_delivered)).collect();
-            writes.push(put(keys::order(warehouse, district, id), order.encode()));
-            writes.push(Write::Fill { key: keys::lines(warehouse, district, id), elements });
-            writes.push(number(keys::newest_order(warehouse, district, customer), id as i64));
+            writes.push(put(keys.order(warehouse, district, id), order.encode()));
+            writes.push(Write::Fill { key: keys.lines(warehouse, district, id), elements });
+            writes.push(number(keys.newest_order(warehouse, district, customer), id as i64));
             if !is_delivered {
-                writes.push(put(keys::new_order(warehouse, district, id), Bytes::from_static(b"1")));
+                writes.push(put(keys.new_order(warehouse, district, id), Bytes::from_static(b"1")));
             }
         }
     }

@@ -1,7 +1,9 @@
 //! The database, the transactions and the conditions against each other.
 
+use std::collections::{BTreeMap, BTreeSet};
 use std::convert::Infallible;
 
+use quorate_api::slot_of;
 use quorate_kernel::Rng;
 
 use super::input::{Input, Who};
@@ -49,11 +51,41 @@ fn the_database_has_the_rows_of_its_scale_and_is_consistent() {
         let prefix = format!("tpcc:{name}:");
         writes.iter().filter(|write| write.key().starts_with(prefix.as_bytes())).count()
     };
-    assert_eq!((count("i"), count("s"), count("w"), count("d")), (200, 400, 2, 20));
+    assert_eq!((count("i"), count("s"), count("w"), count("d")), (400, 400, 2, 20));
     assert_eq!((count("c"), count("o"), count("l"), count("n"), count("h")), (600, 600, 600, 180, 20));
     assert!(population(&loaded, 5, NOW).eq(writes) && Loaded::read(b"{}").is_none());
     let Write::Put { value, .. } = loaded.write() else { panic!("a string") };
     assert_eq!(Loaded::read(&value), Some(loaded));
+}
+
+#[test]
+fn a_warehouse_lies_in_one_slot_unless_its_rows_are_spread() {
+    let rows = |scale: Scale| -> BTreeMap<Bytes, Bytes> {
+        let writes = population(&Loaded::new(Scale { items: 200, ..scale }, 5), 5, NOW);
+        let strings = writes.filter_map(|write| match write {
+            Write::Put { key, value } => Some((key, value)),
+            _ => None,
+        });
+        strings.collect()
+    };
+    let together = rows(Scale::reduced(2));
+    let slots: BTreeSet<u16> = together.keys().map(|key| slot_of(key)).collect();
+    assert_eq!(slots, BTreeSet::from([slot_of(b"1"), slot_of(b"2")]));
+    // Every warehouse has the same items, and but for their names rows are the same as where they are spread.
+    let spread = rows(Scale::reduced(2).spread());
+    assert_eq!(together.len(), spread.len() + 200);
+    for (key, value) in together {
+        let name = String::from_utf8(key.into()).unwrap();
+        let name = match name.strip_prefix("tpcc:i:") {
+            Some(rest) => format!("tpcc:i:{}", rest.split_once(':').unwrap().1),
+            None => name.replace(['{', '}'], ""),
+        };
+        assert_eq!(spread.get(name.as_bytes()), Some(&value), "{name}");
+    }
+    let layout = |text: &str| Some(serde_json::from_str::<Scale>(text).ok()?.layout);
+    // Databases of before.
+    let before = r#"{"warehouses":1,"districts":10,"customers":30,"items":200}"#;
+    assert_eq!(layout(before), Some(Layout::Spread));
 }
 
 #[test]
@@ -307,19 +339,20 @@ fn what_was_added_is_counted_and_what_is_lost_is_missed() {
 #[test]
 fn rows_that_are_gone_are_no_consistent_database() {
     let (loaded, mut model) = loaded(1);
-    model.apply(&Write::Remove { key: keys::account(1, 1, 1) });
+    model.apply(&Write::Remove { key: loaded.scale.layout.account(1, 1, 1) });
     assert_eq!(violated(&mut model, &loaded), [0]);
 }
 
 #[test]
 fn a_payment_by_name_finds_the_customer_in_the_middle() {
-    let (_, mut model) = loaded(1);
-    let key = keys::by_name(1, 1, "BARBARBAR");
+    let (loaded, mut model) = loaded(1);
+    let keys = loaded.scale.layout;
+    let key = keys.by_name(1, 1, "BARBARBAR");
     let ids = ["1", "2", "3", "4"].map(|id| Bytes::from_static(id.as_bytes())).to_vec();
     model.apply(&Write::Fill { key, elements: ids });
     let who = Who::LastName("BARBARBAR".into());
     let input = Input::Payment { district: 1, customer_warehouse: 1, customer_district: 1, who, amount: 100 };
-    let mut transaction = TpccTransaction::new(Scale::reduced(1), 1, NOW, input);
+    let mut transaction = TpccTransaction::new(loaded.scale, 1, NOW, input);
     let Ended::Committed(writes) = model.perform(&mut transaction) else { panic!("it commits") };
-    assert!(writes.iter().any(|write| *write.key() == keys::account(1, 1, 2)));
+    assert!(writes.iter().any(|write| *write.key() == keys.account(1, 1, 2)));
 }

@@ -32,12 +32,16 @@ pub(crate) struct TpccArgs {
     /// Only check the conditions.
     #[arg(long)]
     pub(crate) check: bool,
-    /// How many warehouses are loaded: 370,000 rows, 70 MB each.
+    /// How many warehouses are loaded: 470,000 rows, 80 MB each.
     #[arg(long, default_value_t = 1)]
     pub(crate) warehouses: u64,
     /// Load a hundredth of what is specified, for a quick look: 30 customers of a district, 1,000 items.
     #[arg(long)]
     pub(crate) reduced: bool,
+    /// Load rows so that each lies where its key happens to: transactions then concern most buckets. Otherwise a warehouse
+    /// lies in one slot, with a copy of the items.
+    #[arg(long)]
+    pub(crate) spread: bool,
     /// WATCH and read in rounds, then MULTI, the writes and EXEC: the default.
     #[arg(long, conflicts_with = "one_shot")]
     pub(crate) optimistic: bool,
@@ -69,6 +73,7 @@ pub(super) fn run(args: &TpccArgs, format: Format) -> Result<ExitCode> {
     let mut outcome = Outcome { benchmark: "tpcc", load: None, run: None, check: None };
     if args.load || all {
         let scale = if args.reduced { Scale::reduced } else { Scale::standard }(args.warehouses);
+        let scale = if args.spread { scale.spread() } else { scale };
         outcome.load = Some(coded(load_tpcc(&options, scale, &Arc::default()))?);
     }
     if args.run || all {

@@ -3,7 +3,7 @@
 use std::num::NonZeroU16;
 use std::time::Duration;
 
-use quorate_workload::tpcc::Scale;
+use quorate_workload::tpcc::{Layout, Scale};
 use quorate_workload::ycsb::{Letter, Requests};
 
 use super::contest::Skew;
@@ -138,15 +138,20 @@ fn scale(seed: u64) -> Vec<Setup> {
 }
 
 /// Three warehouses for each client, as in the paper. Rows of a warehouse are as few as its rules allow: with a warehouse to
-/// itself a client meets others only at what it orders and pays elsewhere, however many items there are.
+/// itself a client meets others only at what it orders and pays elsewhere, however many items there are. Rows lie wherever
+/// their keys happen to, as in the paper, or a warehouse in one bucket.
 fn tpcc(seed: u64) -> Vec<Setup> {
-    let setup = |(times, millis): (usize, u64), manner| {
+    let setup = |(times, millis): (usize, u64), layout| {
         let clients = 64 * times;
-        let scale = Scale { warehouses: clients as u64 * 3, districts: 10, customers: 10, items: 100 };
-        let span = Duration::from_millis(millis * 2);
-        Setup { load: Load::Tpcc { scale }, span, ..Setup::small(clients, manner, seed).nodes(20 * times) }
+        let warehouses = clients as u64 * 3;
+        let scale = Scale { warehouses, districts: 10, customers: 10, items: 100, layout };
+        let (load, span) = (Load::Tpcc { scale }, Duration::from_millis(millis * 2));
+        Setup { load, span, ..Setup::small(clients, Manner::Paper, seed).nodes(20 * times) }
     };
-    SCALES.iter().map(|size| setup(*size, Manner::Paper)).collect()
+    [Layout::Spread, Layout::Together]
+        .into_iter()
+        .flat_map(|layout| SCALES.map(|size| setup(size, layout)))
+        .collect()
 }
 
 /// With a sync of half a millisecond before anything is answered.

@@ -5,7 +5,7 @@ use std::time::Duration;
 
 use quorate_kernel::Rng;
 use quorate_node::Limits;
-use quorate_workload::tpcc::{self, Loaded, Scale, Terminal, TpccTransaction};
+use quorate_workload::tpcc::{self, Layout, Loaded, Scale, Terminal, TpccTransaction};
 use quorate_workload::transaction::{Ask, Seen, Transaction};
 use quorate_workload::ycsb::{self, Frontier, Group, Letter, Requests, Ycsb, YcsbSpec, YcsbTransaction};
 
@@ -73,7 +73,11 @@ impl Load {
     pub fn name(&self) -> String {
         match self {
             Load::Ycsb { letter, requests, .. } => format!("ycsb-{letter:?}-{requests:?}").to_lowercase(),
-            Load::Tpcc { .. } => "tpcc".into(),
+            Load::Tpcc { scale } => match scale.layout {
+                Layout::Spread => "tpcc",
+                Layout::Together => "tpcc-together",
+            }
+            .into(),
             Load::Contest { skew, long: 0 } => skew.name().into(),
             Load::Contest { skew, .. } => format!("{}-and-long", skew.name()),
         }
