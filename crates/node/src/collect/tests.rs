@@ -1,9 +1,12 @@
 //! Rounds of one request, told what buckets say.
 
 use super::*;
+use crate::fixture;
+use crate::message::Message;
 use crate::plan::plan;
 use bytes::Bytes;
 use core::num::NonZeroU16;
+use quorate_kernel::{Effect, NodeId};
 
 const TWO: [Bucket; 2] = [Bucket(0), Bucket(1)];
 
@@ -181,4 +184,32 @@ fn what_one_bucket_cannot_say_ends_it() {
     assert_eq!(end(Outcome::Done(Reply::Int(5))), refused, "nonsense");
     let error = Outcome::Done(Reply::error("ERR too long"));
     assert_eq!(end(error.clone()), error);
+}
+
+#[test]
+fn what_ends_early_lets_go_of_what_is_held() {
+    let mut node = fixture::node(9, &[]);
+    fixture::hear_leader(&mut node, 0, 2);
+    fixture::hear_leader(&mut node, 1, 3);
+    let mut one = collect(8);
+    one.hold_next(Time::default(), 77);
+    one.begin_round(Time::default());
+    let address = (ConnectionId(OWN | 5), Ticket(one.round));
+    node.collects.open.insert(5, one);
+    let told = fixture::at(Time(1), |cx, out| {
+        node.collected(cx, TWO[1], (address, Outcome::Done(Reply::NilArray)), out);
+        let mut told = Vec::new();
+        for effect in out.effects() {
+            let Effect::Send { to, msg, .. } = effect else { continue };
+            let msg = if let Message::In(_, msg) = msg { msg } else { msg };
+            let Message::Read { requests, .. } = msg else { continue };
+            told.extend(requests.iter().filter_map(|request| match request {
+                Request::Collect { hold: Some(hold), .. } => Some((*to, hold.name, hold.ms)),
+                _ => None,
+            }));
+        }
+        told
+    });
+    assert_eq!(told, [(NodeId(2), 77, 0), (NodeId(3), 77, 0)]);
+    assert!(node.collects.open.is_empty());
 }
