@@ -65,7 +65,8 @@ pub const META_KEY: &str = "tpcc:meta";
 /// Lines of an order.
 const LINES: (u64, u64) = (5, 15);
 
-/// How large the database is (clause 1.2). All but the number of warehouses is fixed by the specification.
+/// How large the database is (clause 1.2). All but the number of warehouses and where rows lie is
+/// fixed by the specification.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, serde::Serialize, serde::Deserialize)]
 pub struct Scale {
     /// Warehouses.

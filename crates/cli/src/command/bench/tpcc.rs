@@ -32,7 +32,7 @@ pub(crate) struct TpccArgs {
     /// Only check the conditions.
     #[arg(long)]
     pub(crate) check: bool,
-    /// How many warehouses are loaded: 470,000 rows, 80 MB each.
+    /// How many warehouses are loaded: 370,000 rows, 70 MB each.
     #[arg(long, default_value_t = 1)]
     pub(crate) warehouses: u64,
     /// Load a hundredth of what is specified, for a quick look: 30 customers of a district, 1,000 items.
