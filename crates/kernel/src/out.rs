@@ -83,14 +83,18 @@ impl<Msg, Timer, Record, Output> Out<Msg, Timer, Record, Output> {
         self.effects.drain(..)
     }
 
-    /// Puts messages to the same node behind the same gate together, of those that `may` be and if there are several, at most `most` into
-    /// one. It takes the place of the last of them, so that none leaves sooner than it would have.
-    pub fn gather(&mut self, most: usize, may: impl Fn(&Msg) -> bool, together: impl Fn(Vec<Msg>) -> Msg) {
-        let mut waiting: BTreeMap<(NodeId, Gate), Vec<Msg>> = BTreeMap::new();
+    /// Puts messages to the same node behind the same gate together, of those whose `bytes` are told and if there are several: at most `most` into
+    /// one, of at most `bytes_max` bytes unless a single one is longer. It takes the place of the last of them, so that none leaves sooner than it would have.
+    pub fn gather(
+        &mut self,
+        (most, bytes_max): (usize, usize),
+        bytes: impl Fn(&Msg) -> Option<usize>,
+        together: impl Fn(Vec<Msg>) -> Msg,
+    ) {
         let mut left: BTreeMap<(NodeId, Gate), usize> = BTreeMap::new();
         for effect in &self.effects {
             if let Effect::Send { to, msg, gate } = effect
-                && may(msg)
+                && bytes(msg).is_some()
             {
                 *left.entry((*to, *gate)).or_default() += 1;
             }
@@ -98,29 +102,36 @@ impl<Msg, Timer, Record, Output> Out<Msg, Timer, Record, Output> {
         if left.values().all(|count| *count < 2) {
             return;
         }
+        let whole = |mut all: Vec<Msg>| match all.pop() {
+            Some(only) if all.is_empty() => Some(only),
+            Some(last) => {
+                all.push(last);
+                Some(together(all))
+            }
+            None => None,
+        };
+        let mut waiting: BTreeMap<(NodeId, Gate), (usize, Vec<Msg>)> = BTreeMap::new();
         for effect in core::mem::take(&mut self.effects) {
-            let (to, msg, gate) = match effect {
-                Effect::Send { to, msg, gate } if may(&msg) => (to, msg, gate),
+            let (to, msg, gate, size) = match effect {
+                Effect::Send { to, msg, gate } if let Some(size) = bytes(&msg) => (to, msg, gate, size),
                 other => {
                     self.effects.push(other);
                     continue;
                 }
             };
-            let all = waiting.entry((to, gate)).or_default();
+            let (sum, all) = waiting.entry((to, gate)).or_default();
+            let is_too_long = *sum + size > bytes_max;
+            let before = if is_too_long { core::mem::take(all) } else { Vec::new() };
+            *sum = if is_too_long { size } else { *sum + size };
             all.push(msg);
             let left = left.entry((to, gate)).or_default();
             *left = left.saturating_sub(1);
-            if *left == 0 || all.len() >= most {
-                let mut all = core::mem::take(all);
-                let msg = match all.pop() {
-                    Some(only) if all.is_empty() => only,
-                    last => {
-                        all.extend(last);
-                        together(all)
-                    }
-                };
-                self.effects.push(Effect::Send { to, msg, gate });
+            let full = if *left == 0 || all.len() >= most { core::mem::take(all) } else { Vec::new() };
+            if !full.is_empty() {
+                *sum = 0;
             }
+            let gone = [whole(before), whole(full)].into_iter().flatten();
+            self.effects.extend(gone.map(|msg| Effect::Send { to, msg, gate }));
         }
     }
 
@@ -221,7 +232,7 @@ mod tests {
         for text in ["d", "e", "f"] {
             out.send(NodeId(1), text.into());
         }
-        out.gather(3, |text| text.len() == 1, |all| all.concat());
+        out.gather((3, 99), |text| (text.len() == 1).then_some(1), |all| all.concat());
         let send = |to, text: &str, gate| Effect::Send { to: NodeId(to), msg: text.into(), gate };
         assert_eq!(
             out.effects(),
@@ -234,6 +245,24 @@ mod tests {
                 send(1, "f", Gate::Durable),
             ]
         );
+    }
+
+    #[test]
+    fn what_is_gathered_is_not_too_long() {
+        let mut out: Out<alloc::string::String, (), u8, ()> = Out::new(Position(1));
+        for text in ["aa", "b", "c", "dddd", "ee", "f"] {
+            out.send(NodeId(1), text.into());
+        }
+        out.gather((9, 3), |text| Some(text.len()), |all| all.concat());
+        let texts: Vec<&str> = out
+            .effects()
+            .iter()
+            .filter_map(|effect| match effect {
+                Effect::Send { msg, .. } => Some(msg.as_str()),
+                _ => None,
+            })
+            .collect();
+        assert_eq!(texts, ["aab", "c", "dddd", "eef"]);
     }
 
     #[test]

@@ -89,15 +89,25 @@ impl Node {
         out: &mut Out,
     ) {
         let overtake = self.config.limits.breaks(Mutant::ReadsOvertake);
-        let ends = self.lane(bucket).reads.answered(id, applied, replies, overtake);
+        let (config, lane) = self.config_and_lane(bucket);
+        lane.reads.took(id, config.limits.read_slack, cx.now);
+        let ends = lane.reads.answered(id, applied, replies, overtake);
         self.reply(cx, bucket, ends, out);
         self.dispatch(cx, bucket, out);
     }
 
-    /// Whoever was asked does not lead.
+    /// Whoever was asked does not lead, or cannot answer though it has a copy.
     pub(crate) fn on_read_refused(&mut self, cx: &mut Cx<'_>, bucket: Bucket, id: u64, out: &mut Out) {
-        self.lane(bucket).reads.refused(id);
-        self.seek(cx, bucket, out);
+        self.errands_refused(bucket, id, out);
+        let reads = &mut self.lane(bucket).reads;
+        let is_of_copy = reads.is_of_copy(id);
+        reads.refused(id);
+        if is_of_copy {
+            cx.marks.hit("node.errand.refused");
+            self.dispatch(cx, bucket, out);
+        } else {
+            self.seek(cx, bucket, out);
+        }
     }
 
     pub(crate) fn on_session_lost(&mut self, cx: &mut Cx<'_>, bucket: Bucket, session: u64, out: &mut Out) {

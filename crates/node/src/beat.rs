@@ -13,8 +13,8 @@ use quorate_shard as shard;
 use crate::machine::{Node, Out};
 use crate::message::Message;
 
-/// Logs in one message: so that it fits a frame, however many there are.
-const TOGETHER_MAX: usize = 512;
+/// Logs in one message: so that it fits a frame, however many there are. Each is short.
+const TOGETHER: (usize, usize) = (512, 0);
 
 impl Node {
     /// It is time for one log that this node leads to beat: all do.
@@ -26,7 +26,7 @@ impl Node {
             self.step_shard(cx, bucket, Event::Timer(timer), out);
             self.dispatch(cx, bucket, out);
         }
-        out.gather(TOGETHER_MAX, small, together);
+        out.gather(TOGETHER, |msg| small(msg).then_some(0), together);
     }
 
     /// What somebody said about several logs.
@@ -41,7 +41,7 @@ impl Node {
         for (bucket, msg) in all.into_iter().filter(|(bucket, _)| bucket.0 < count) {
             self.receive_log(cx, bucket, from, msg, out);
         }
-        out.gather(TOGETHER_MAX, small, together);
+        out.gather(TOGETHER, |msg| small(msg).then_some(0), together);
     }
 }
 

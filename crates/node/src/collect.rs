@@ -47,6 +47,8 @@ struct Found {
     /// In which round it was first, and in which it was last.
     since: u64,
     last: u64,
+    /// Whether somebody was changing it.
+    waited: bool,
 }
 
 /// A request that is being answered.
@@ -88,6 +90,21 @@ impl Collects {
     pub(crate) fn client(&self, (connection, ticket): Address) -> Address {
         let own = self.open.get(&(connection.0 & !OWN)).filter(|_| connection.0 >= OWN);
         own.map_or((connection, ticket), |collect| collect.address)
+    }
+
+    /// A bucket has answered, which was last heard of in round `was_found`: what that says of keys that change.
+    fn notice(&mut self, now: Time, number: u64, bucket: Bucket, was_found: Option<u64>) {
+        let (open, changing) = (&self.open, &mut self.changing);
+        let Some(collect) = open.get(&number) else { return };
+        let Some((found, part)) = collect.found.get(&bucket).zip(collect.plan.parts.get(&bucket)) else {
+            return;
+        };
+        let has_changed = was_found.is_some_and(|before| found.since > before);
+        // Of several keys it is not known which somebody was changing.
+        let was_changing = found.waited && found.last == found.since && collect.of_one_key.contains(&bucket);
+        if has_changed || was_changing || (was_found.is_some() && !changing.is_empty()) {
+            positions(part).for_each(|position| changing.saw(now, position, has_changed || was_changing));
+        }
     }
 
     /// The buckets in which keys of a request change all the time, if it is about several buckets.
@@ -172,6 +189,7 @@ impl Node {
         let Some(collect) = self.collects.open.get_mut(&number) else { return };
         collect.begin_round(cx.now);
         let (round, taken_at, hold) = (collect.round, collect.taken_at, collect.hold());
+        let restless = collect.restless;
         // A copy holds nothing.
         let consistency = if hold.is_some() { Consistency::Strict } else { collect.consistency };
         let known =
@@ -190,7 +208,9 @@ impl Node {
         let buckets: Vec<Bucket> = questions.iter().map(|(bucket, _)| *bucket).collect();
         for (bucket, request) in questions {
             let request = ClientRequest { connection, ticket, request, consistency, identity: None };
-            self.take_read(bucket, request, taken_at);
+            // What changes all the time is mostly locked, and the leader is the first to know when it is not.
+            let at_leader = hold.is_some() || restless == Some(bucket);
+            self.take_read(bucket, (request, at_leader), taken_at);
         }
         for bucket in buckets {
             self.dispatch(cx, bucket, out);
@@ -211,6 +231,13 @@ impl Node {
         self.send_transactions(cx, out);
     }
 
+    fn lock_collected(&mut self, cx: &mut Cx<'_>, number: u64, out: &mut Out) {
+        if let Some(Collect { address, plan, bytes, age, taken_at, .. }) = self.collects.open.remove(&number)
+        {
+            self.lock_instead(cx, address, plan, (bytes, age, taken_at), out);
+        }
+    }
+
     /// A bucket has answered.
     pub(crate) fn collected(
         &mut self,
@@ -228,33 +255,25 @@ impl Node {
         }
         let was_found = collect.found.get(&bucket).map(|found| found.since);
         let next = collect.hear(bucket, outcome, broken);
-        if let Some((before, found)) = was_found.zip(collect.found.get(&bucket))
-            && let Some(part) = collect.plan.parts.get(&bucket)
-        {
-            let (changing, has_changed) = (&mut self.collects.changing, found.since > before);
-            if has_changed || !changing.is_empty() {
-                positions(part).for_each(|position| changing.saw(cx.now, position, has_changed));
-            }
-        }
+        self.collects.notice(cx.now, number, bucket, was_found);
+        let would_meet = matches!(next, Next::Hold) && self.would_meet(cx.now, number);
         match next {
             Next::Wait => {}
             Next::Ask => {
                 cx.marks.hit("node.collect.again");
                 self.ask_all(cx, number, out);
             }
+            // Those that want it meet, and go together sooner than all buckets could hold it.
+            Next::Hold if would_meet => self.lock_collected(cx, number, out),
             Next::Hold => {
                 cx.marks.hit("node.collect.holds");
                 let name = cx.rng.next_u64();
-                collect.hold_next(cx.now, name);
+                if let Some(collect) = self.collects.open.get_mut(&number) {
+                    collect.hold_next(cx.now, name);
+                }
                 self.ask_all(cx, number, out);
             }
-            Next::Lock => {
-                if let Some(Collect { address, plan, bytes, age, taken_at, .. }) =
-                    self.collects.open.remove(&number)
-                {
-                    self.lock_instead(cx, address, plan, (bytes, age, taken_at), out);
-                }
-            }
+            Next::Lock => self.lock_collected(cx, number, out),
             Next::Reply => {
                 cx.marks.hit("node.collect.done");
                 let (chance, bytes_max) = (cx.rng.next_u64(), self.config.limits.shard.reply_bytes_max);
@@ -272,6 +291,13 @@ impl Node {
         }
     }
 
+    /// Whether a request, as a transaction, would meet others that want what is popular.
+    fn would_meet(&mut self, now: Time, number: u64) -> bool {
+        let can = self.collects.open.get(&number).is_some_and(|collect| self.may_meet(&collect.plan));
+        let collect = self.collects.open.get(&number).filter(|_| can);
+        collect.is_some_and(|collect| self.transactions.is_popular(now, &collect.plan))
+    }
+
     /// A request has ended early: what buckets hold for it they need not hold any more.
     fn let_go(&mut self, cx: &mut Cx<'_>, number: u64, collect: &Collect, out: &mut Out) {
         let Some(Held { hold, .. }) = collect.held else { return };
@@ -286,7 +312,7 @@ impl Node {
                 consistency: Consistency::Strict,
                 identity: None,
             };
-            self.take_read(*bucket, request, cx.now);
+            self.take_read(*bucket, (request, true), cx.now);
             self.dispatch(cx, *bucket, out);
         }
     }
@@ -368,8 +394,8 @@ impl Collect {
         let round = self.round;
         match (collected, self.found.get_mut(&bucket)) {
             (Some(Collected::Same), Some(found)) => found.last = round,
-            (Some(Collected::New { stamps, replies }), _) => {
-                self.found.insert(bucket, Found { stamps, replies, since: round, last: round });
+            (Some(Collected::New { stamps, replies, waited }), _) => {
+                self.found.insert(bucket, Found { stamps, replies, since: round, last: round, waited });
             }
             (Some(Collected::Moved), _) => return Next::End(Outcome::Done(Reply::NilArray)),
             (Some(Collected::Failed(words)), _) => return Next::End(Outcome::Done(words)),

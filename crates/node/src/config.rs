@@ -124,6 +124,9 @@ pub struct Limits {
     /// A request that bears a name of its client is refused if it was first wanted longer ago, by this node's clock. Who is older goes
     /// first: longer than clients insist, and no longer, or a client whose clock is behind keeps all others waiting.
     pub age_max: Duration,
+    /// A leader's answer to a read is late if it takes longer by more than this than the quickest, and by three quarters. If many are, copies are asked as well:
+    /// with less slack, also where nothing is gained by that; with more, a popular bucket is as fast as one machine.
+    pub read_slack: Duration,
     /// Requests taken and not answered; above it new ones are refused as `BUSY`.
     pub requests_max: usize,
     /// Bytes of these, also refused as `BUSY`.
@@ -159,6 +162,7 @@ impl Limits {
             deadline: Duration::from_secs(5),
             age_max: Duration::from_secs(60),
             retry: Duration::from_millis(200),
+            read_slack: Duration::from_micros(300),
             requests_max: 200_000,
             bytes_max: 256 << 20,
             batch_bytes_max: 512 << 10,

@@ -11,6 +11,7 @@ use quorate_shard as shard;
 
 use crate::machine::{Node, Out, Timer};
 use crate::message::Message;
+use crate::reads::Question;
 
 impl Node {
     /// The leader of a bucket may be another now: if one is known, what was asked of the one before is asked again.
@@ -82,7 +83,7 @@ impl Node {
             self.submit(cx, bucket, leader, batch, out);
         }
         match reads {
-            Some((id, requests)) if here => {
+            Some(Question { id, requests, .. }) if here => {
                 self.read_here(cx, bucket, leader, id, requests, out);
                 if self.lane(bucket).reads.has_unasked() {
                     // The answers are long: these must leave before more are made.
@@ -90,8 +91,15 @@ impl Node {
                     return false;
                 }
             }
-            // A question; nothing about this node's disk is told.
-            Some((id, requests)) => out.send_early(leader, Message::Read { id, requests }.about(bucket)),
+            Some(Question { id, requests, at_leader }) => {
+                let to = if at_leader { leader } else { self.reader(cx, bucket, leader) };
+                if to != leader {
+                    cx.marks.hit("node.errand.asked");
+                    self.lane(bucket).reads.asks_copy(id);
+                }
+                // A question; nothing about this node's disk is told.
+                out.send_early(to, Message::Read { id, requests }.about(bucket));
+            }
             None => {}
         }
         more

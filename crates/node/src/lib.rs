@@ -9,6 +9,7 @@
 
 extern crate alloc;
 
+mod acknowledged;
 mod admin;
 mod ages;
 mod answers;
@@ -21,6 +22,7 @@ mod connections;
 mod deeds;
 mod dispatch;
 mod endpoints;
+mod errands;
 #[cfg(test)]
 mod fixture;
 mod gate;
@@ -46,6 +48,7 @@ mod placing;
 mod plan;
 mod policies;
 mod popular;
+mod prompt;
 mod reads;
 mod reasons;
 mod record;

@@ -10,6 +10,7 @@ use quorate_kernel::{Cx, Event, Machine, NodeId, Position, Rng, Time, Told};
 use quorate_replog::{self as replog, Replog};
 use quorate_shard::{self as shard, Mutant, Shard};
 
+use crate::acknowledged::Acknowledged;
 use crate::collect::Collects;
 use crate::config::NodeConfig;
 use crate::gate::Gates;
@@ -64,6 +65,8 @@ pub struct Node {
     pub(crate) lives: Lives,
     /// Buckets whose leaders were told something about transactions by buckets that this node leads.
     pub(crate) spoken_to: BTreeSet<Bucket>,
+    /// What these told buckets of other nodes, and can wait.
+    pub(crate) acknowledged: Acknowledged,
     /// What buckets that this node leads say to each other.
     pub(crate) own: VecDeque<(Bucket, Box<quorate_commit::Message>)>,
     tickets: u64,
@@ -111,6 +114,7 @@ impl Node {
             gates: Gates::default(),
             askers: BTreeMap::new(),
             spoken_to: BTreeSet::new(),
+            acknowledged: Acknowledged::default(),
             lives: Lives::default(),
             own: VecDeque::new(),
             tickets: 0,
@@ -265,7 +269,7 @@ impl Node {
             Message::TakesBatches => self.on_takes_batches(cx, bucket, from, out),
             Message::Begin { session } => self.on_begin(bucket, from, session, out),
             Message::Begun { session, since } => self.on_begun(cx, bucket, session, since, out),
-            Message::Read { id, requests } => self.read_here(cx, bucket, from, id, requests, out),
+            Message::Read { id, requests } => self.on_read(cx, bucket, (from, id, requests), out),
             Message::ReadAnswers { id, applied, replies } => {
                 self.on_read_answers(cx, bucket, (id, applied), replies, out);
             }

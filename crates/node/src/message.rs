@@ -4,18 +4,16 @@ use alloc::boxed::Box;
 use alloc::vec::Vec;
 use bytes::Bytes;
 use quorate_api::{Bucket, Reason, Reply, Request, SessionId};
-use quorate_commit::{NotTaken, Outcome, Transaction, TransactionId};
+use quorate_commit::{NotTaken, Outcome, Transaction, TransactionId, Vote, Word as Said};
 use quorate_kernel::NodeId;
 use quorate_replog as replog;
 use quorate_shard::Asked;
 use serde::{Deserialize, Serialize};
 
 use crate::interface::{AdminOutcome, AdminRequest, Member};
+use crate::origin::size_of_request;
 use crate::recovery::Recovery;
 use crate::ring::Word;
-
-/// What is longer than this goes alone, so that a message of several fits a frame.
-const TOGETHER_BYTES_MAX: usize = 4 << 10;
 
 /// A message between two nodes.
 #[derive(Debug, Clone, PartialEq, Serialize, Deserialize)]
@@ -174,7 +172,7 @@ pub enum Message {
     LeadsAll(Vec<(Bucket, replog::Ballot)>),
     /// Between replicas of several logs, in this order, as if each had come by itself: beats, and their answers.
     Logs(Vec<(Bucket, replog::Message)>),
-    /// Transactions, or answers to them, in this order, as if each had come by itself.
+    /// Reads, transactions, answers to them, votes and acknowledgements, in this order, as if each had come by itself.
     Together(Vec<Message>),
 }
 
@@ -216,17 +214,27 @@ impl Message {
         )
     }
 
-    /// Whether it may be said together with others.
-    pub(crate) fn goes_together(&self) -> bool {
+    /// If it may be said together with others: its bytes, about.
+    pub(crate) fn bytes_together(&self) -> Option<usize> {
         match self {
-            Message::In(_, msg) => matches!(**msg, Message::Transact(_)) && msg.goes_together(),
-            Message::Transact(transaction) => transaction.bytes() <= TOGETHER_BYTES_MAX,
-            Message::Transacted { outcome, .. } => match &**outcome {
-                Outcome::Committed(decision) => decision.len() <= TOGETHER_BYTES_MAX,
-                Outcome::Aborted(_) => true,
+            Message::In(_, msg) => match &**msg {
+                Message::In(..) => None,
+                msg => msg.bytes_together(),
             },
-            Message::TransactionNotTaken { .. } => true,
-            _ => false,
+            Message::Transact(transaction) => Some(transaction.bytes()),
+            Message::Transacted { outcome, .. } => match &**outcome {
+                Outcome::Committed(decision) => Some(decision.len()),
+                Outcome::Aborted(_) => Some(0),
+            },
+            Message::TransactionNotTaken { .. } => Some(0),
+            Message::Told(told) => match &told.word {
+                Said::Vote { vote: Vote::Yes(export), .. } => Some(export.len()),
+                Said::Vote { .. } | Said::Acknowledge => Some(0),
+                _ => None,
+            },
+            Message::Read { requests, .. } => Some(requests.iter().map(size_of_request).sum()),
+            Message::ReadAnswers { replies, .. } => Some(replies.iter().map(Reply::size_bytes).sum()),
+            _ => None,
         }
     }
 

@@ -15,17 +15,22 @@ use crate::message::Message;
 
 impl Node {
     /// Whether this node has a copy of a bucket that keeps up.
-    fn copies(&self, bucket: Bucket) -> bool {
+    pub(crate) fn copies(&self, bucket: Bucket) -> bool {
         self.replicas.get(&bucket).is_some_and(|replica| replica.log().holds())
     }
 
-    /// Takes a strict read. Without a copy here, the leader's is the nearest.
-    pub(crate) fn take_read(&mut self, bucket: Bucket, mut request: ClientRequest, taken_at: Time) {
+    /// Takes a strict read. Without a copy here, the leader's is the nearest. `at_leader`: others would have to leave it to that.
+    pub(crate) fn take_read(
+        &mut self,
+        bucket: Bucket,
+        (mut request, at_leader): (ClientRequest, bool),
+        taken_at: Time,
+    ) {
         if request.consistency == Consistency::Near && !self.copies(bucket) {
             request.consistency = Consistency::Strict;
         }
         self.asked.insert(bucket);
-        self.lane(bucket).reads.take(request, taken_at);
+        self.lane(bucket).reads.take(request, taken_at, at_leader);
     }
 
     /// Asks the leader as of which entry the copy here may answer what waits for it.
@@ -75,7 +80,9 @@ impl Node {
         (id, index): (u64, Index),
         out: &mut Out,
     ) {
-        let Some(requests) = self.lane(bucket).reads.indexed(id) else { return };
+        let Some(requests) = self.lane(bucket).reads.indexed(id) else {
+            return self.errands_indexed(cx, bucket, (id, index), out);
+        };
         let (me, ticket) = (self.config.me.id, self.next_ticket());
         if let Some(replica) = self.replicas.get_mut(&bucket) {
             cx.marks.hit("node.read.near");

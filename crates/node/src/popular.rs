@@ -32,6 +32,13 @@ pub(crate) struct Popular {
 }
 
 impl Popular {
+    /// Whether one of these keys is popular.
+    pub(crate) fn is_popular(&mut self, now: Time, keys: impl Iterator<Item = impl AsRef<[u8]>>) -> bool {
+        self.counts.turn(now);
+        let mut positions = keys.take(COUNTED_MAX).map(|key| position_of(key.as_ref()));
+        positions.any(|position| self.counts.count(position) >= OFTEN)
+    }
+
     /// Counts what a request wants; `is_alone`: no other is under way here. Whether it meets others.
     pub(crate) fn want(
         &mut self,
@@ -47,8 +54,7 @@ impl Popular {
         for position in wanted {
             let count = self.counts.now.entry(position).or_default();
             *count = count.saturating_add(1);
-            let before = self.counts.before.get(&position).copied().unwrap_or_default();
-            is_popular |= count.saturating_add(before) >= OFTEN;
+            is_popular |= self.counts.count(position) >= OFTEN;
         }
         // One that is alone is in nobody's way, nor was the one before it.
         if !is_alone {

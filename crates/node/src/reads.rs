@@ -14,6 +14,7 @@ use quorate_replog::Index;
 
 use crate::interface::{ClientRequest, ConnectionId};
 use crate::origin::{Address, size_of_request};
+use crate::prompt::Prompt;
 
 /// So many reads travel together at most.
 const READS_TOGETHER_MAX: usize = 512;
@@ -24,12 +25,26 @@ const READS_TOGETHER_BYTES_MAX: usize = 512 << 10;
 struct Waiting {
     request: ClientRequest,
     taken_at: Time,
+    /// Only the leader is asked: a copy could not answer, or did not.
+    at_leader: bool,
 }
 
 #[derive(Debug)]
 struct Asked {
     reads: Vec<(u64, Waiting)>,
     asked_at: Time,
+    /// Another node's copy was, and not the leader.
+    of_copy: bool,
+}
+
+/// What is to be asked of another node.
+#[derive(Debug)]
+pub(crate) struct Question {
+    /// Names it.
+    pub(crate) id: u64,
+    pub(crate) requests: Vec<Request>,
+    /// Whether no copy could answer.
+    pub(crate) at_leader: bool,
 }
 
 /// The strict reads of this node, each with a number in the order in which they came.
@@ -50,6 +65,8 @@ pub(crate) struct Reads {
     seen: BTreeMap<ConnectionId, Index>,
     names: u64,
     numbers: u64,
+    /// How the leader answers.
+    prompt: Prompt,
 }
 
 impl Reads {
@@ -68,11 +85,11 @@ impl Reads {
         !self.unasked.is_empty()
     }
 
-    /// Takes a read; one that is [`Consistency::Near`] is for this node's copy.
-    pub(crate) fn take(&mut self, request: ClientRequest, taken_at: Time) {
+    /// Takes a read; one that is [`Consistency::Near`] is for this node's copy, and one that is for the leader for no other copy.
+    pub(crate) fn take(&mut self, request: ClientRequest, taken_at: Time, at_leader: bool) {
         self.numbers += 1;
         self.open.insert((request.connection, self.numbers));
-        self.put(self.numbers, Waiting { request, taken_at });
+        self.put(self.numbers, Waiting { request, taken_at, at_leader });
     }
 
     /// It is to be asked, for the first time or again.
@@ -90,10 +107,11 @@ impl Reads {
     }
 
     /// The next reads to ask, under a new name.
-    pub(crate) fn next(&mut self, now: Time) -> Option<(u64, Vec<Request>)> {
+    pub(crate) fn next(&mut self, now: Time) -> Option<Question> {
         let reads = gather(&mut self.unasked);
-        let name = self.ask(reads, now)?;
-        Some((name, self.requests(name)))
+        let at_leader = reads.first().is_some_and(|(_, read)| read.at_leader);
+        let id = self.ask(reads, now)?;
+        Some(Question { id, requests: self.requests(id), at_leader })
     }
 
     /// The next question for an entry as of which this node's copy may answer, under a new name.
@@ -110,9 +128,42 @@ impl Reads {
         if reads.is_empty() {
             return None;
         }
+        let name = self.name();
+        self.asked.insert(name, Asked { reads, asked_at: now, of_copy: false });
+        Some(name)
+    }
+
+    /// A name for a question.
+    pub(crate) fn name(&mut self) -> u64 {
         self.names = self.names.wrapping_add(1);
-        self.asked.insert(self.names, Asked { reads, asked_at: now });
-        Some(self.names)
+        self.names
+    }
+
+    /// The question that was asked last goes to a copy.
+    pub(crate) fn asks_copy(&mut self, name: u64) {
+        if let Some(asked) = self.asked.get_mut(&name) {
+            asked.of_copy = true;
+        }
+    }
+
+    /// Whether this was asked of a copy.
+    pub(crate) fn is_of_copy(&self, name: u64) -> bool {
+        self.asked.get(&name).is_some_and(|asked| asked.of_copy)
+    }
+
+    /// The share of the questions, in 65,536, that should not go to the leader.
+    pub(crate) fn elsewhere(&self, now: Time) -> u32 {
+        self.prompt.elsewhere(now)
+    }
+
+    /// An answer has come. How long the leader took tells how much it is asked, unless that is what only it can answer.
+    pub(crate) fn took(&mut self, name: u64, slack: Duration, now: Time) {
+        if let Some(asked) = self.asked.get(&name)
+            && !asked.of_copy
+            && asked.reads.first().is_some_and(|(_, read)| !read.at_leader)
+        {
+            self.prompt.answered(now, now.since(asked.asked_at), slack);
+        }
     }
 
     fn requests(&self, name: u64) -> Vec<Request> {
@@ -195,6 +246,7 @@ impl Reads {
         if let Some(asked) = self.asked.remove(&name) {
             for (number, mut read) in asked.reads {
                 read.request.consistency = Consistency::Strict;
+                read.at_leader = true;
                 self.unasked.insert(number, read);
             }
             self.release_all();
@@ -244,22 +296,24 @@ fn gather(from: &mut BTreeMap<u64, Waiting>) -> Vec<(u64, Waiting)> {
         && bytes < READS_TOGETHER_BYTES_MAX
         && let Some(first) = from.first_entry()
     {
-        let is_slow = may_wait(&first.get().request.request);
-        if is_slow && !reads.is_empty() {
+        let is_alone = goes_alone(&first.get().request.request);
+        let is_other =
+            reads.first().is_some_and(|(_, read): &(u64, Waiting)| read.at_leader != first.get().at_leader);
+        if is_other || (is_alone && !reads.is_empty()) {
             break;
         }
         bytes += size_of_request(&first.get().request.request);
         reads.push(first.remove_entry());
-        if is_slow {
+        if is_alone {
             break;
         }
     }
     reads
 }
 
-/// What waits until it holds what it asks for travels alone, so that no other read waits for it.
-fn may_wait(request: &Request) -> bool {
-    matches!(request, Request::Collect { hold: Some(hold), .. } if hold.ms > 0)
+/// What may wait for a transaction, or to hold what it asks for, and is one of several questions anyway, is answered by itself, so that no other read waits for it.
+fn goes_alone(request: &Request) -> bool {
+    matches!(request, Request::Collect { .. })
 }
 
 #[cfg(test)]
@@ -281,7 +335,7 @@ mod tests {
             consistency,
             identity: None,
         };
-        reads.take(request, NOW);
+        reads.take(request, NOW, false);
     }
 
     #[test]
@@ -302,7 +356,7 @@ mod tests {
         // The copy does not answer in time: the leader does.
         reads.ask_again(Duration::ZERO, NOW);
         assert!(reads.next_near(NOW).is_none());
-        let (third, _) = reads.next(NOW).expect("it travels");
+        let third = reads.next(NOW).expect("it travels").id;
         assert!(reads.answered(second, 6, alloc::vec![Reply::Ok], false).is_empty(), "too late");
         assert_eq!(tickets(&reads.answered(third, 6, alloc::vec![Reply::Ok], false)), [12]);
         assert_eq!(reads.count(), 0);
@@ -314,11 +368,11 @@ mod tests {
         take_with(&mut reads, 1, 10, Consistency::Near);
         take(&mut reads, 1, 11);
         let near = reads.next_near(NOW).expect("a question");
-        let (far, _) = reads.next(NOW).expect("a read");
+        let far = reads.next(NOW).expect("a read").id;
         assert!(reads.answered(far, 7, alloc::vec![Reply::Ok], false).is_empty(), "not before the first");
         assert!(reads.indexed(near).is_some());
         assert_eq!(tickets(&reads.answered(near, 6, alloc::vec![Reply::Ok], false)), [10]);
-        let (again, _) = reads.next(NOW).expect("the one that came too early");
+        let again = reads.next(NOW).expect("the one that came too early").id;
         assert_eq!(tickets(&reads.answered(again, 7, alloc::vec![Reply::Ok], false)), [11]);
         reads.check();
     }
@@ -333,9 +387,34 @@ mod tests {
         assert!(reads.indexed(lost).is_none());
         assert!(reads.next_near(NOW).is_some(), "the next one goes");
         reads.leave_to_leader();
-        assert_eq!(reads.next(NOW).expect("the one that was refused").1.len(), 1);
+        assert_eq!(reads.next(NOW).expect("the one that was refused").requests.len(), 1);
         assert_eq!(reads.overdue(Duration::ZERO, NOW).len(), 2);
         assert_eq!(reads.count(), 0);
+        reads.check();
+    }
+
+    #[test]
+    fn what_a_copy_did_not_answer_is_asked_of_the_leader_alone() {
+        let mut reads = Reads::default();
+        take(&mut reads, 1, 10);
+        let first = reads.next(NOW).expect("a read");
+        assert!(!first.at_leader);
+        reads.asks_copy(first.id);
+        reads.took(first.id, Duration::ZERO, NOW + Duration::from_secs(1));
+        assert!(reads.is_of_copy(first.id));
+        take(&mut reads, 2, 11);
+        reads.refused(first.id);
+        let second = reads.next(NOW).expect("the one that was refused");
+        assert!(second.at_leader && second.requests.len() == 1 && !reads.is_of_copy(second.id));
+        let third = reads.next(NOW).expect("the other one goes by itself");
+        assert!(!third.at_leader && third.requests.len() == 1);
+        let late = NOW + Duration::from_secs(2);
+        reads.took(second.id, Duration::ZERO, late);
+        assert_eq!(
+            reads.elsewhere(late),
+            0,
+            "what only the leader can answer tells nothing, nor does a copy"
+        );
         reads.check();
     }
 
@@ -347,17 +426,17 @@ mod tests {
     fn a_later_read_of_a_connection_does_not_overtake_an_earlier_one() {
         let mut reads = Reads::default();
         take(&mut reads, 1, 10);
-        let (first, _) = reads.next(NOW).expect("a read");
+        let first = reads.next(NOW).expect("a read").id;
         take(&mut reads, 1, 11);
         take(&mut reads, 2, 12);
-        let (second, requests) = reads.next(NOW).expect("reads");
+        let Question { id: second, requests, .. } = reads.next(NOW).expect("reads");
         assert_eq!(requests.len(), 2);
         let ends = reads.answered(second, 1, alloc::vec![Reply::Ok, Reply::Ok], false);
         assert_eq!(tickets(&ends), [12], "the other connection is free");
         reads.check();
         assert!(reads.next(NOW).is_none(), "not before the earlier one has ended");
         assert_eq!(tickets(&reads.answered(first, 1, alloc::vec![Reply::Ok], false)), [10]);
-        let (third, _) = reads.next(NOW).expect("the one that came too early");
+        let third = reads.next(NOW).expect("the one that came too early").id;
         assert_eq!(tickets(&reads.answered(third, 1, alloc::vec![Reply::Ok], false)), [11]);
         assert_eq!(reads.count(), 0);
     }
@@ -366,12 +445,12 @@ mod tests {
     fn an_answer_from_an_older_state_than_the_one_before_is_asked_for_again() {
         let mut reads = Reads::default();
         take(&mut reads, 1, 10);
-        let (first, _) = reads.next(NOW).expect("a read");
+        let first = reads.next(NOW).expect("a read").id;
         take(&mut reads, 1, 11);
-        let (second, _) = reads.next(NOW).expect("a read");
+        let second = reads.next(NOW).expect("a read").id;
         assert_eq!(tickets(&reads.answered(first, 7, alloc::vec![Reply::Ok], false)), [10]);
         assert!(reads.answered(second, 6, alloc::vec![Reply::Ok], false).is_empty(), "it was read earlier");
-        let (third, _) = reads.next(NOW).expect("the same again");
+        let third = reads.next(NOW).expect("the same again").id;
         assert_eq!(tickets(&reads.answered(third, 7, alloc::vec![Reply::Ok], false)), [11]);
         assert!(reads.seen.is_empty());
         reads.check();
@@ -383,9 +462,9 @@ mod tests {
         for ticket in 10..13 {
             take(&mut reads, ticket, ticket);
         }
-        let (first, _) = reads.next(NOW).expect("reads");
+        let first = reads.next(NOW).expect("reads").id;
         assert_eq!(tickets(&reads.answered(first, 1, alloc::vec![Reply::Ok; 2], false)), [10, 11]);
-        let (second, requests) = reads.next(NOW).expect("the one that got no answer");
+        let Question { id: second, requests, .. } = reads.next(NOW).expect("the one that got no answer");
         assert_eq!(requests.len(), 1);
         reads.check();
         assert_eq!(tickets(&reads.answered(second, 1, alloc::vec![Reply::Ok], false)), [12]);
@@ -397,9 +476,9 @@ mod tests {
         let mut reads = Reads::default();
         reads.begin(u64::MAX);
         take(&mut reads, 1, 10);
-        let (first, _) = reads.next(NOW).expect("a read");
+        let first = reads.next(NOW).expect("a read").id;
         reads.ask_again(Duration::ZERO, NOW);
-        let (second, _) = reads.next(NOW).expect("the same again");
+        let second = reads.next(NOW).expect("the same again").id;
         assert!(first != second);
         assert!(reads.answered(first, 1, alloc::vec![Reply::Ok], false).is_empty());
         assert!(reads.answered(second, 1, alloc::vec![Reply::Ok; 2], false).is_empty(), "too many answers");

@@ -8,6 +8,7 @@ use quorate_kernel::{Cx, Event, NodeId, Position, Time};
 use quorate_replog::{self as replog, Replog};
 use quorate_shard::{Mutant, Shard};
 
+use crate::errands::Errands;
 use crate::interface::Member;
 use crate::load::Meter;
 use crate::machine::{Node, Out};
@@ -31,8 +32,10 @@ pub(crate) struct Following {
 pub(crate) struct Replica {
     /// Boxed, since a map keeps room for several copies for each that is there.
     pub(crate) shard: Box<Shard>,
-    /// Reads that this node, leading, answers: by the shard's ticket, who asked and under which name.
+    /// Reads that this node answers: by the shard's ticket, who asked and under which name.
     pub(crate) asked_by: BTreeMap<u64, (NodeId, u64)>,
+    /// What other nodes ask of it while another leads.
+    pub(crate) errands: Errands,
     /// Nodes whose batches this one did not take. They are told when it does.
     pub(crate) turned_away: BTreeSet<NodeId>,
     /// Whether it leads, and whether it takes batches: what its machine says, kept where all copies are looked through.
@@ -69,6 +72,7 @@ impl Replica {
         Replica {
             shard: Box::new(shard),
             asked_by: BTreeMap::new(),
+            errands: Errands::default(),
             turned_away: BTreeSet::new(),
             leads: false,
             takes: false,

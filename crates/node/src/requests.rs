@@ -178,7 +178,7 @@ impl Node {
                 let address = (request.connection, request.ticket);
                 self.reply(cx, bucket, alloc::vec![(address, Outcome::Done(reply))], out);
             }
-            (Kind::Read, ..) => self.take_read(bucket, request, taken_at),
+            (Kind::Read, ..) => self.take_read(bucket, (request, false), taken_at),
         }
     }
 

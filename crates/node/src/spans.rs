@@ -28,6 +28,12 @@ impl Spans {
         }
     }
 
+    /// In both spans together.
+    pub(crate) fn count(&self, position: u64) -> u32 {
+        let of = |span: &BTreeMap<u64, u32>| span.get(&position).copied().unwrap_or_default();
+        of(&self.now).saturating_add(of(&self.before))
+    }
+
     pub(crate) fn is_empty(&self) -> bool {
         self.now.is_empty() && self.before.is_empty()
     }

@@ -32,6 +32,7 @@ impl Node {
             // Perhaps somebody else leads by now.
             self.transactions.doubted().into_iter().for_each(|bucket| self.seek(cx, bucket, out));
         }
+        self.tell_acknowledged(cx, out);
         self.send_transactions(cx, out);
         if self.looks_around(cx.now) {
             self.look_after_members(cx, out);
@@ -47,7 +48,7 @@ impl Node {
     /// Whether nothing waits here that has to be looked after often.
     fn rests(&self) -> bool {
         let is_idle = self.asked.is_empty() && self.transactions.count() == 0 && self.changes.is_empty();
-        self.ring().is_some() && is_idle && !self.stopping
+        self.ring().is_some() && is_idle && self.acknowledged.is_empty() && !self.stopping
     }
 
     /// Whether it is time to look who is there and what is to become of groups and logs.

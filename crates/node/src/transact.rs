@@ -49,8 +49,8 @@ impl TurnedAway {
     }
 }
 
-/// Transactions, or answers to them, in one message.
-const TOGETHER_MAX: usize = 64;
+/// What goes together in one message, and how many bytes of it, about: so that it fits a frame.
+const TOGETHER: (usize, usize) = (64, 256 << 10);
 
 impl Node {
     /// Takes a request of a client that was taken apart.
@@ -69,13 +69,17 @@ impl Node {
         self.transactions.take(address, (plan, meets), (bytes, age, taken_at));
     }
 
-    /// Whether a request meets others that want what is popular. Where buckets are so many that not all could take part in
-    /// one transaction, a single place would only hold them up; and one that nobody leads would.
+    /// Whether a request meets others that want what is popular.
     fn meets(&mut self, now: Time, plan: &Plan) -> bool {
+        self.may_meet(plan) && self.transactions.wants_popular(now, plan)
+    }
+
+    /// Whether a request could meet others. Where buckets are so many that not all could take part in one transaction, a single
+    /// place would only hold them up; and one that nobody leads would.
+    pub(crate) fn may_meet(&self, plan: &Plan) -> bool {
         let commit = &self.config.limits.shard.commit;
         let can = commit.members_max > 1 && usize::from(self.config.buckets.get()) <= commit.logs_max;
         can && plan.may_share()
-            && self.transactions.wants_popular(now, plan)
             && self.believed_leader(Bucket(0)).is_some()
             && !self.transactions.doubts(Bucket(0))
     }
@@ -83,7 +87,7 @@ impl Node {
     /// What goes to one node is said in one message, which nodes of a cluster with one bucket may be too old for.
     pub(crate) fn say_together(&self, out: &mut Out) {
         if self.config.buckets.get() > 1 {
-            out.gather(TOGETHER_MAX, Message::goes_together, Message::Together);
+            out.gather(TOGETHER, Message::bytes_together, Message::Together);
         }
     }
 
@@ -95,7 +99,7 @@ impl Node {
         out: &mut Out,
     ) {
         for msg in all {
-            match msg.goes_together() {
+            match msg.bytes_together().is_some() {
                 true => self.receive(cx, from, msg, out),
                 false => cx.marks.hit("node.message.nested"),
             }
@@ -245,8 +249,27 @@ impl Node {
     ) {
         let known = u16::try_from(to.0).ok().filter(|bucket| *bucket < self.config.buckets.get());
         let Some(bucket) = known.map(Bucket) else { return cx.marks.hit("node.message.no_such_bucket") };
-        let message = Box::new(message);
         self.spoken_to.insert(bucket);
+        if self.believed_leader(bucket) == Some(self.config.me.id) {
+            return self.own.push_back((bucket, Box::new(message)));
+        }
+        for message in self.acknowledged.say(bucket, message) {
+            self.carry(cx, bucket, message, out);
+        }
+        if !self.acknowledged.is_empty() {
+            self.rouse(out);
+        }
+    }
+
+    /// Carries what waited for something to go with.
+    pub(crate) fn tell_acknowledged(&mut self, cx: &mut Cx<'_>, out: &mut Out) {
+        for (bucket, message) in self.acknowledged.take() {
+            self.carry(cx, bucket, message, out);
+        }
+    }
+
+    fn carry(&mut self, cx: &mut Cx<'_>, bucket: Bucket, message: quorate_commit::Message, out: &mut Out) {
+        let message = Box::new(message);
         match self.believed_leader(bucket) {
             Some(leader) if leader == self.config.me.id => self.own.push_back((bucket, message)),
             // It speaks of what is chosen: a quorum's disks have it.

@@ -174,6 +174,11 @@ impl Transactions {
         self.popular.want(now, plan.keys(), is_alone)
     }
 
+    /// Whether a request wants what is popular, without counting it.
+    pub(crate) fn is_popular(&mut self, now: Time, plan: &Plan) -> bool {
+        self.popular.is_popular(now, plan.keys())
+    }
+
     /// Whether a message of those that meet may leave now.
     fn may_meet(&self, (nodes, retry): (usize, Duration), now: Time) -> bool {
         let under_way = self.meetings.sent.keys().filter(|at| now.since(**at) < retry).count();

@@ -25,6 +25,8 @@ pub enum Collected {
         stamps: Vec<u64>,
         /// What the commands found, with their numbers.
         replies: Vec<(u32, Reply)>,
+        /// Whether somebody was changing it when it was asked for.
+        waited: bool,
     },
     /// A watched key has changed since it was watched.
     Moved,
@@ -41,9 +43,11 @@ pub fn decode_collected(reply: Reply) -> Option<Collected> {
         Reply::Array(fields) => fields,
         _ => return None,
     };
-    let [Reply::Array(stamps), Reply::Array(found)] = <[Reply; 2]>::try_from(fields).ok()? else {
+    let mut fields = fields.into_iter();
+    let (Some(Reply::Array(stamps)), Some(Reply::Array(found))) = (fields.next(), fields.next()) else {
         return None;
     };
+    let waited = fields.next().is_some();
     let number = |reply: Reply| match reply {
         Reply::Int(number) => u64::try_from(number).ok(),
         _ => None,
@@ -54,7 +58,14 @@ pub fn decode_collected(reply: Reply) -> Option<Collected> {
     while let (Some(name), Some(reply)) = (found.next(), found.next()) {
         replies.push((u32::try_from(number(name)?).ok()?, reply));
     }
-    Some(Collected::New { stamps, replies })
+    Some(Collected::New { stamps, replies, waited })
+}
+
+/// Adds to what a shard answers that somebody was changing what was asked for.
+pub(crate) fn say_waited(reply: &mut Reply) {
+    if let Reply::Array(fields) = reply {
+        fields.push(Reply::Ok);
+    }
 }
 
 /// Whether an encoded part changes nothing.

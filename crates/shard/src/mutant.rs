@@ -80,6 +80,8 @@ pub enum Mutant {
     MeetsElsewhere,
     /// A copy answers strict reads from what it has applied, however far that is.
     CopiesReadAtOnce,
+    /// What another node asks of a copy is answered as of an entry that was asked for before.
+    ErrandsJoin,
     /// Strict reads at copies do not wait for transactions that are prepared to change what they read.
     CopiesPassTransactions,
     /// What bears a name of its client gets a number of the node's own.
@@ -123,7 +125,7 @@ impl Mutant {
     ];
 
     /// All others that show in simulations.
-    pub const ALL: [Mutant; 41] = [
+    pub const ALL: [Mutant; 42] = [
         Mutant::SessionsNotInSnapshot,
         Mutant::ApplyAgain,
         Mutant::SessionRowMissing,
@@ -162,6 +164,7 @@ impl Mutant {
         Mutant::CollectsApart,
         Mutant::MeetsElsewhere,
         Mutant::CopiesReadAtOnce,
+        Mutant::ErrandsJoin,
         Mutant::CopiesPassTransactions,
         Mutant::NamesIgnored,
         Mutant::ReasonsMadeUp,

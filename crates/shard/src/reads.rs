@@ -19,6 +19,7 @@ use quorate_replog::{self as replog, Index};
 use quorate_values::by_code;
 
 use crate::Mutant;
+use crate::collect::say_waited;
 use crate::holds::hold_of;
 use crate::machine::{Out, Output, Shard};
 use crate::part::{Place, wants_of};
@@ -48,6 +49,14 @@ pub(crate) struct Reading {
 impl Reading {
     pub(crate) fn new(index: Index, ticket: u64, requests: Vec<Request>) -> Self {
         Reading { index, ticket, requests, has_waited: false, place: None }
+    }
+
+    fn answer(&self, view: &mut View<'_>, request: &Request) -> Reply {
+        let mut reply = crate::run::run_request(view, request);
+        if self.has_waited && matches!(request, Request::Collect { .. }) {
+            say_waited(&mut reply);
+        }
+        reply
     }
 }
 
@@ -220,7 +229,7 @@ impl Shard {
                 (waits, behind) = (replies.is_empty(), Some(standing));
                 break;
             }
-            let reply = crate::run::run_request(&mut view, request);
+            let reply = reading.answer(&mut view, request);
             if view.leans {
                 // A key is past its time and there only because a transaction that found it waits for its outcome: whoever
                 // sees it now would see it for as long as that takes.

@@ -28,10 +28,11 @@ pub(crate) const FRAME_VERSION: u16 = 1;
 /// - 9: transactions over several buckets, and answers to them, that go to one node are one message. Clusters as in version 1 have none.
 /// - 10: nodes of a ring tell each other how long nodes live.
 /// - 11: who reads several buckets without locks may ask them to hold what was found. Clusters as in version 1 have one bucket.
-pub(crate) const VERSIONS: (u16, u16) = (1, 11);
+/// - 12: acknowledgements between buckets travel with votes; copies answer reads of nodes without one. Clusters as in version 1 have neither.
+pub(crate) const VERSIONS: (u16, u16) = (1, 12);
 
 /// Clusters of several buckets, of copies or of groups need this version.
-const VERSION_OF_SHAPES: u16 = 11;
+const VERSION_OF_SHAPES: u16 = 12;
 
 /// Kind of a frame that holds a [`Hello`].
 pub(crate) const KIND_HELLO: u16 = 1;

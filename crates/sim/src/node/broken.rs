@@ -29,6 +29,7 @@ pub fn kind_for(mutant: Mutant) -> Kind {
             transactions("node-transactions", Play::Workload(Course::AppendTransaction))
         }
         Mutant::CopiesReadAtOnce => at_copies("node-copies", Play::Workload(Course::Register)),
+        Mutant::ErrandsJoin => errands(),
         Mutant::CopiesPassTransactions => {
             at_copies("node-copies-apart", Play::Workload(Course::AppendTransaction))
         }
@@ -77,6 +78,28 @@ fn at_copies(name: &'static str, play: Play) -> Kind {
 fn transactions(name: &'static str, play: Play) -> Kind {
     let mut kind = plain(name, play);
     kind.stress.buckets = NonZeroU16::new(3);
+    kind
+}
+
+/// A copy must be asked while it asks for others, and what it does not see must be acknowledged in between.
+fn errands() -> Kind {
+    let mut kind = plain("node-errands", Play::Workload(Course::Register));
+    kind.profile.nodes = (5, 6);
+    kind.profile.clients = (6, 9);
+    kind.profile.safety = (ms(3_000), ms(3_000));
+    kind.profile.faults = FaultSet::NONE;
+    let latency = Some(Latency::Uniform(ms(1), ms(10)));
+    kind.settled = Settled { latency, ..Settled::default() };
+    let limits = quorate_node::Limits { read_slack: Duration::ZERO, ..quorate_node::Limits::production() };
+    kind.stress = Stress {
+        aimed: 0,
+        busy: Some((4, 30)),
+        buckets: Some(NonZeroU16::MIN),
+        placed: true,
+        limits: Some(limits),
+        operator: Some(Duration::ZERO),
+        ..kind.stress
+    };
     kind
 }
 
