@@ -12,9 +12,11 @@ use quorate_shard::{self as shard, Mutant};
 
 use crate::machine::{Node, Out};
 use crate::message::Message;
+use crate::origin::size_of_request;
 
-/// So many questions of other nodes wait at a copy; more are refused, and asked of the leader.
+/// So many questions of other nodes wait at a copy, and so many bytes of them; more are refused, and asked of the leader.
 const ERRANDS_MAX: usize = 256;
+const ERRANDS_BYTES_MAX: usize = 4 << 20;
 
 /// A question of another node.
 #[derive(Debug)]
@@ -22,6 +24,7 @@ struct Errand {
     from: NodeId,
     id: u64,
     requests: Vec<Request>,
+    bytes: usize,
 }
 
 /// Those of one copy.
@@ -33,8 +36,11 @@ pub(crate) struct Errands {
 }
 
 impl Errands {
-    fn count(&self) -> usize {
-        self.waiting.len() + self.asking.as_ref().map_or(0, |(.., asking)| asking.len())
+    fn have_room(&self, bytes: usize) -> bool {
+        let asking = self.asking.iter().flat_map(|(.., asking)| asking);
+        let all = self.waiting.iter().chain(asking).map(|errand| errand.bytes);
+        let (count, sum) = all.fold((0, 0), |(count, sum), bytes| (count + 1, sum + bytes));
+        count < ERRANDS_MAX && sum + bytes <= ERRANDS_BYTES_MAX
     }
 
     /// The question of this name is over: for whom it was asked.
@@ -69,12 +75,13 @@ impl Node {
         let replica = self.replicas.get_mut(&bucket);
         match (leader, replica) {
             (Some(leader), Some(replica)) if may && !replica.leads => {
-                if replica.errands.count() >= ERRANDS_MAX {
+                let bytes = requests.iter().map(size_of_request).sum();
+                if !replica.errands.have_room(bytes) {
                     cx.marks.hit("node.errand.full");
                     // Nothing was done.
                     return out.send_early(from, Message::ReadRefused { id }.about(bucket));
                 }
-                replica.errands.waiting.push(Errand { from, id, requests });
+                replica.errands.waiting.push(Errand { from, id, requests, bytes });
                 self.ask_for_errands(cx, bucket, leader, out);
             }
             _ => self.read_here(cx, bucket, from, id, requests, out),
@@ -117,7 +124,7 @@ impl Node {
         out: &mut Out,
     ) {
         let errands = self.replicas.get_mut(&bucket).map(|replica| replica.errands.end(name));
-        for Errand { from, id, requests } in errands.unwrap_or_default() {
+        for Errand { from, id, requests, .. } in errands.unwrap_or_default() {
             let ticket = self.next_ticket();
             let Some(replica) = self.replicas.get_mut(&bucket) else { return };
             cx.marks.hit("node.errand.read");
@@ -130,12 +137,36 @@ impl Node {
         }
     }
 
-    /// The leader names no entry.
+    /// The leader names no entry: perhaps it leads no more, and others know who does.
     pub(crate) fn errands_refused(&mut self, bucket: Bucket, name: u64, out: &mut Out) {
-        let errands = self.replicas.get_mut(&bucket).map(|replica| replica.errands.end(name));
-        for Errand { from, id, .. } in errands.unwrap_or_default() {
+        let Some(replica) = self.replicas.get_mut(&bucket) else { return };
+        let asked = replica.errands.end(name);
+        let waiting =
+            if asked.is_empty() { Vec::new() } else { core::mem::take(&mut replica.errands.waiting) };
+        for Errand { from, id, .. } in asked.into_iter().chain(waiting) {
             // Nothing was done.
             out.send_early(from, Message::ReadRefused { id }.about(bucket));
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn errand(id: u64, bytes: usize) -> Errand {
+        Errand { from: NodeId(1), id, requests: Vec::new(), bytes }
+    }
+
+    #[test]
+    fn those_under_way_and_those_that_wait_are_bounded_together() {
+        let asking = (0..ERRANDS_MAX as u64 - 1).map(|id| errand(id, 1)).collect();
+        let mut errands = Errands { waiting: Vec::new(), asking: Some((7, Time(0), asking)) };
+        assert!(errands.have_room(ERRANDS_BYTES_MAX / 2) && !errands.have_room(ERRANDS_BYTES_MAX));
+        errands.waiting.push(errand(1_000, 1));
+        assert!(!errands.have_room(1), "so many");
+        assert!(errands.end(8).is_empty(), "another question");
+        assert_eq!(errands.end(7).len(), ERRANDS_MAX - 1);
+        assert!(errands.end(7).is_empty() && errands.have_room(1), "once");
     }
 }

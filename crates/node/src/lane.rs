@@ -60,6 +60,7 @@ impl Lane {
     /// A new leader is known: whatever was asked of another is asked again.
     pub(crate) fn leader_changed(&mut self, now: Time) {
         self.reads.ask_again(Duration::ZERO, now);
+        self.reads.forget_leader();
         self.begin_again_at = Time::default();
     }
 }

@@ -156,6 +156,11 @@ impl Reads {
         self.prompt.elsewhere(now)
     }
 
+    /// Another leads: how prompt that is, is not known.
+    pub(crate) fn forget_leader(&mut self) {
+        self.prompt = Prompt::default();
+    }
+
     /// An answer has come. How long the leader took tells how much it is asked, unless that is what only it can answer.
     pub(crate) fn took(&mut self, name: u64, slack: Duration, now: Time) {
         if let Some(asked) = self.asked.get(&name)
