@@ -52,8 +52,15 @@ impl Errands {
 impl Node {
     /// Whom to ask a question that any copy may answer: its leader, unless that is slow.
     pub(crate) fn reader(&mut self, cx: &mut Cx<'_>, bucket: Bucket, leader: NodeId) -> NodeId {
-        let elsewhere = self.lane(bucket).reads.elsewhere(cx.now);
-        if elsewhere == 0 || self.copies(bucket) || cx.rng.below(1 << 16) >= u64::from(elsewhere) {
+        let is_large = self.connected.len() >= self.config.limits.errand_nodes_min;
+        if !is_large || self.copies(bucket) || self.lane(bucket).reads.elsewhere(cx.now, 0) == 0 {
+            return leader;
+        }
+        // Where all are late, so are copies.
+        let late = self.lanes.values().filter_map(|lane| lane.reads.late(cx.now));
+        let promptest = late.min().unwrap_or_default();
+        let elsewhere = self.lane(bucket).reads.elsewhere(cx.now, promptest);
+        if cx.rng.below(1 << 16) >= u64::from(elsewhere) {
             return leader;
         }
         let members = self.placement().map_or(&[][..], |placement| placement.members(bucket));

@@ -46,12 +46,20 @@ impl Prompt {
     }
 
     fn late_now(&self, now: Time) -> u32 {
-        if now.since(self.answered_at) < STALE { self.late } else { 0 }
+        self.late(now).unwrap_or_default()
+    }
+
+    /// The share of late answers, in 65,536, if some have come of late.
+    pub(crate) fn late(&self, now: Time) -> Option<u32> {
+        (now.since(self.answered_at) < STALE).then_some(self.late)
     }
 
     /// The share, in 65,536, of the questions that should go elsewhere: the more of the answers are late, the more, so that
-    /// the leader is asked what it can answer.
-    pub(crate) fn elsewhere(&self, now: Time) -> u32 {
+    /// the leader is asked what it can answer. None, if as many are late of the promptest leader there is: then all are busy.
+    pub(crate) fn elsewhere(&self, now: Time, promptest: u32) -> u32 {
+        if promptest > LATE_MIN {
+            return 0;
+        }
         (self.late_now(now).saturating_sub(LATE_MIN) * 4).min(ELSEWHERE_MAX)
     }
 }
@@ -65,7 +73,7 @@ mod tests {
     fn after(prompt: &mut Prompt, at_ms: u64, count: u64, took_us: u64) -> u32 {
         let at = |number| Time((at_ms * 1_000 + number) * 1_000);
         (0..count).for_each(|number| prompt.answered(at(number), Duration::from_micros(took_us), SLACK));
-        prompt.elsewhere(at(count))
+        prompt.elsewhere(at(count), 0)
     }
 
     #[test]
@@ -90,11 +98,22 @@ mod tests {
     }
 
     #[test]
+    fn where_all_leaders_are_late_no_one_else_is_asked() {
+        let mut prompt = Prompt::default();
+        after(&mut prompt, 0, 100, 600);
+        after(&mut prompt, 1, 100, 1_300);
+        let now = Time(2_000_000);
+        let late = prompt.late(now).expect("answers have come");
+        assert_eq!((prompt.elsewhere(now, 0), prompt.elsewhere(now, late)), (ELSEWHERE_MAX, 0));
+        assert_eq!(prompt.late(Time(2_000_000_000)), None);
+    }
+
+    #[test]
     fn what_was_long_ago_counts_for_nothing() {
         let mut prompt = Prompt::default();
         after(&mut prompt, 0, 1, 600);
         assert!(after(&mut prompt, 1, 100, 2_000) > 0);
-        assert_eq!(prompt.elsewhere(Time(2_000_000_000)), 0, "nobody asks any more");
+        assert_eq!(prompt.elsewhere(Time(2_000_000_000), 0), 0, "nobody asks any more");
         after(&mut prompt, 30_000, 1, 2_000);
         assert_eq!(after(&mut prompt, 30_001, 100, 2_000), 0, "it is far now, and not slow");
     }

@@ -152,8 +152,13 @@ impl Reads {
     }
 
     /// The share of the questions, in 65,536, that should not go to the leader.
-    pub(crate) fn elsewhere(&self, now: Time) -> u32 {
-        self.prompt.elsewhere(now)
+    pub(crate) fn elsewhere(&self, now: Time, promptest: u32) -> u32 {
+        self.prompt.elsewhere(now, promptest)
+    }
+
+    /// The share of late answers of the leader, in 65,536, if some have come of late.
+    pub(crate) fn late(&self, now: Time) -> Option<u32> {
+        self.prompt.late(now)
     }
 
     /// Another leads: how prompt that is, is not known.
@@ -416,7 +421,7 @@ mod tests {
         let late = NOW + Duration::from_secs(2);
         reads.took(second.id, Duration::ZERO, late);
         assert_eq!(
-            reads.elsewhere(late),
+            reads.elsewhere(late, 0),
             0,
             "what only the leader can answer tells nothing, nor does a copy"
         );

@@ -90,11 +90,15 @@ fn errands() -> Kind {
     kind.profile.faults = FaultSet::NONE;
     let latency = Some(Latency::Uniform(ms(1), ms(10)));
     kind.settled = Settled { latency, ..Settled::default() };
-    let limits = quorate_node::Limits { read_slack: Duration::ZERO, ..quorate_node::Limits::production() };
+    let limits = quorate_node::Limits {
+        read_slack: Duration::ZERO,
+        errand_nodes_min: 0,
+        ..quorate_node::Limits::production()
+    };
     kind.stress = Stress {
         aimed: 0,
         busy: Some((4, 30)),
-        buckets: Some(NonZeroU16::MIN),
+        buckets: NonZeroU16::new(4),
         placed: true,
         limits: Some(limits),
         operator: Some(Duration::ZERO),
