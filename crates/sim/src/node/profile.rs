@@ -68,8 +68,7 @@ const FLOORS: [(&str, u64); 50] = [
 ];
 
 /// What 60 seeds of runs with placed buckets must reach, at least.
-const PLACED_FLOORS: [(&str, u64); 15] = [
-    ("node.errand.read", 300),
+const PLACED_FLOORS: [(&str, u64); 14] = [
     ("node.charter.copies", 3),
     ("membership.kicked", 10),
     ("membership.view.next", 200),
