@@ -19,16 +19,12 @@ impl Acknowledged {
     /// What leaves now that this is to be said to a bucket: it may wait.
     pub(crate) fn say(&mut self, to: Bucket, message: Message) -> Vec<Message> {
         let may_wait = message.word == Word::Acknowledge;
-        let mut waiting = match may_wait {
-            true => core::mem::take(self.0.entry(to).or_default()),
-            false => self.0.remove(&to).unwrap_or_default(),
-        };
+        let mut waiting = self.0.remove(&to).unwrap_or_default();
         waiting.push(message);
         if may_wait && waiting.len() < WAITING_MAX {
             self.0.insert(to, waiting);
             return Vec::new();
         }
-        self.0.remove(&to);
         waiting
     }
 
