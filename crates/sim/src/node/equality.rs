@@ -8,6 +8,7 @@ use foldhash::quality::FixedState;
 use quorate_api::Bucket;
 use quorate_kernel::NodeId;
 use quorate_node::Node;
+use quorate_replog::era_epoch;
 use quorate_shard::Shard;
 use quorate_store::MemoryStore;
 
@@ -21,10 +22,13 @@ const KEPT: usize = 300;
 /// What the rows were at each applied entry, and who had them first.
 #[derive(Debug, Default)]
 pub(crate) struct Equality {
-    known: BTreeMap<(u64, Bucket), (Vec<Print>, NodeId)>,
+    known: BTreeMap<(u64, Bucket, u64), (Vec<Print>, NodeId)>,
     newest: BTreeMap<(NodeId, Bucket), u64>,
     /// Only every so many entries are looked at.
     every: u64,
+    /// Whether eras may begin at one index: who went on first is back with entries of its own, and keeps them until it has a snapshot of what others
+    /// have at the same indexes since.
+    pub(crate) eras_meet: bool,
     pub(crate) compared: u64,
 }
 
@@ -59,10 +63,12 @@ impl Equality {
 
     fn compare_shard(&mut self, node: NodeId, bucket: Bucket, shard: &Shard, store: &MemoryStore) -> Verdict {
         let applied = shard.log().applied();
+        let era = if self.eras_meet { era_epoch(shard.log().epoch().number) } else { 0 };
+        let state = (applied, bucket, era);
         let prefix = shard.log().data_prefix();
         let rows = || store.with_prefix(&prefix);
         let prints: Vec<Print> = rows().map(print).collect();
-        match self.known.get(&(applied, bucket)) {
+        match self.known.get(&state) {
             Some((others, first)) if prints != *others => {
                 let others: HashSet<&Print> = others.iter().collect();
                 let only = rows().zip(&prints).filter(|(_, print)| !others.contains(print));
@@ -75,7 +81,7 @@ impl Equality {
                 ));
             }
             Some(_) => self.compared += 1,
-            None => drop(self.known.insert((applied, bucket), (prints, node))),
+            None => drop(self.known.insert(state, (prints, node))),
         }
         while self.known.len() > KEPT {
             self.known.pop_first();

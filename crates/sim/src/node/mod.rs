@@ -49,5 +49,6 @@ mod words;
 pub use broken::kind_for;
 pub use cluster::Cluster;
 pub use profile::{Kind, bundles, grouped, placed, swarm};
-pub use recovered::{Recovered, recovered};
+pub use recovered::recovered;
+pub use recovery::{Losses, Recovered};
 pub use stress::{Play, Stress};

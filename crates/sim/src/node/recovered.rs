@@ -10,7 +10,7 @@ use quorate_node::{AdminOutcome, AdminRequest, LogConfig, Node};
 
 use super::operator::{is_well, leader, members_of};
 use super::placed::is_placed;
-use super::recovery::{Clients, Told};
+use super::recovery::{Clients, Losses, Recovered, Told};
 use crate::{Life, NetworkOptions, TraceLevel, Verdict, World, WorldOptions};
 
 const CLIENTS: u64 = 6;
@@ -19,29 +19,6 @@ const PATIENCE: Duration = Duration::from_secs(60);
 
 const fn ms(ms: u64) -> Duration {
     Duration::from_millis(ms)
-}
-
-/// What came of a run.
-#[derive(Debug, Clone, Default)]
-pub struct Recovered {
-    /// Buckets that were recovered.
-    pub recovered: u64,
-    /// Among these, bucket 0.
-    pub first: u64,
-    /// Buckets of which no member was left.
-    pub nothing_left: u64,
-    /// Among those that were recovered, those that had been recovered before.
-    pub again: u64,
-    /// Nodes that came back.
-    pub returned: u64,
-    /// Marks that clients were told are there, and are not.
-    pub lost: u64,
-    /// Marks that clients were told are there.
-    pub told: u64,
-    /// Requests that were refused because their bucket was halted.
-    pub halted: u64,
-    /// All that happened, if it was wanted.
-    pub lines: Vec<String>,
 }
 
 /// When those who were lost come back.
@@ -82,8 +59,13 @@ struct Script {
 ///
 /// # Errors
 /// What does not hold, and what happened if that was wanted.
-pub fn recovered(seed: u64, breaks: impl FnOnce(&mut LogConfig), trace: bool) -> Result<Recovered, String> {
-    let mut script = Script::new(seed, breaks, trace);
+pub fn recovered(
+    seed: u64,
+    losses: Losses,
+    breaks: impl FnOnce(&mut LogConfig),
+    trace: bool,
+) -> Result<Recovered, String> {
+    let mut script = Script::new(seed, losses, breaks, trace);
     let verdict = script.play();
     let failure = script.world.failure().map(ToString::to_string);
     script.done.lines = script.world.take_trace();
@@ -94,10 +76,12 @@ pub fn recovered(seed: u64, breaks: impl FnOnce(&mut LogConfig), trace: bool) ->
 }
 
 impl Script {
-    fn new(seed: u64, breaks: impl FnOnce(&mut LogConfig), trace: bool) -> Script {
+    fn new(seed: u64, losses: Losses, breaks: impl FnOnce(&mut LogConfig), trace: bool) -> Script {
         let mut rng = Rng::new(seed ^ 0x7265_636f_7665_7279);
-        let nodes = rng.between(5, 8) as usize;
+        let twice = losses == Losses::Twice;
+        let nodes = rng.between(if twice { 7 } else { 5 }, 8) as usize;
         let returns = match rng.below(8) {
+            _ if twice => Return::After,
             6.. => Return::CutOff,
             0 => Return::Never,
             1 => Return::After,
@@ -105,7 +89,8 @@ impl Script {
             _ => Return::During(ms(rng.between(0, 600))),
         };
         // Of four, two are not enough by themselves.
-        let copies = if returns == Return::CutOff { 4 } else { rng.between(3, 4) as u8 };
+        let copies =
+            if returns == Return::CutOff { 4 } else { rng.between(3, if twice { 3 } else { 4 }) as u8 };
         let buckets = NonZeroU16::new(rng.between(2, 3) as u16).unwrap_or(NonZeroU16::MIN);
         let mut log = LogConfig::production();
         log.log_bytes_max = rng.between(500, 20_000) as usize;
@@ -113,9 +98,11 @@ impl Script {
         log.snapshot_part_bytes = rng.between(100, 2_000) as usize;
         breaks(&mut log);
         let first = (1..=nodes as u64).map(NodeId).collect();
-        let clients = Clients::new(rng.fork(), first, (buckets, copies, log), CLIENTS);
+        let mut clients = Clients::new(rng.fork(), first, (buckets, copies, log), CLIENTS);
         let mut again = Rng::new(seed ^ 0x0061_6761_696e);
-        let may_again = nodes >= 7 && copies == 3 && returns != Return::Never && again.chance(1, 2);
+        let may_again =
+            nodes >= 7 && copies == 3 && returns != Return::Never && (twice || again.chance(1, 2));
+        clients.equality.eras_meet = may_again;
         let trace = if trace { TraceLevel::Keep } else { TraceLevel::Cheap };
         let options = WorldOptions {
             trace,

@@ -27,6 +27,38 @@ const LINKS_EVERY: Duration = Duration::from_millis(40);
 /// Keys of each bucket.
 const KEYS: usize = 2;
 
+/// What came of a run.
+#[derive(Debug, Clone, Default)]
+pub struct Recovered {
+    /// Buckets that were recovered.
+    pub recovered: u64,
+    /// Among these, bucket 0.
+    pub first: u64,
+    /// Buckets of which no member was left.
+    pub nothing_left: u64,
+    /// Among those that were recovered, those that had been recovered before.
+    pub again: u64,
+    /// Nodes that came back.
+    pub returned: u64,
+    /// Marks that clients were told are there, and are not.
+    pub lost: u64,
+    /// Marks that clients were told are there.
+    pub told: u64,
+    /// Requests that were refused because their bucket was halted.
+    pub halted: u64,
+    /// All that happened, if it was wanted.
+    pub lines: Vec<String>,
+}
+
+/// What befalls a bucket.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Losses {
+    /// Anything.
+    Any,
+    /// Who goes on is lost too, soon, and comes back when another has gone on: two eras begin at one index.
+    Twice,
+}
+
 /// What a client asked.
 #[derive(Debug, Clone)]
 struct Asked {
@@ -68,7 +100,7 @@ pub(super) struct Clients {
     /// The keys, `KEYS` of each bucket.
     pub(super) keys: Vec<Vec<u8>>,
     links: Links,
-    equality: Equality,
+    pub(super) equality: Equality,
     tickets: u64,
     clients: u64,
     pub(super) at_work: bool,
