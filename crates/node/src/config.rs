@@ -129,6 +129,9 @@ pub struct Limits {
     pub read_slack: Duration,
     /// In clusters of fewer nodes leaders alone answer: where few ask, none is much busier than others, and a copy would only be one more to ask.
     pub errand_nodes_min: usize,
+    /// In clusters of so many nodes requests that meet go by way of copies. In smaller ones that would be one more message for each, and the leader where they meet
+    /// has time for all.
+    pub carry_nodes_min: usize,
     /// Requests taken and not answered; above it new ones are refused as `BUSY`.
     pub requests_max: usize,
     /// Bytes of these, also refused as `BUSY`.
@@ -166,6 +169,7 @@ impl Limits {
             retry: Duration::from_millis(200),
             read_slack: Duration::from_micros(300),
             errand_nodes_min: 64,
+            carry_nodes_min: 32,
             requests_max: 200_000,
             bytes_max: 256 << 20,
             batch_bytes_max: 512 << 10,

@@ -15,6 +15,7 @@ mod ages;
 mod answers;
 mod beat;
 mod buckets;
+mod carry;
 mod changing;
 mod collect;
 mod config;

@@ -11,6 +11,7 @@ use quorate_replog::{self as replog, Replog};
 use quorate_shard::{self as shard, Mutant, Shard};
 
 use crate::acknowledged::Acknowledged;
+use crate::carry::Carried;
 use crate::collect::Collects;
 use crate::config::NodeConfig;
 use crate::gate::Gates;
@@ -36,6 +37,10 @@ pub enum Timer {
     Membership(quorate_membership::Timer),
     /// Look after requests that wait.
     Tick,
+    /// Send what meets.
+    Meet,
+    /// Send on what other nodes' requests meet with.
+    Carry,
 }
 
 /// The effect buffer of a node.
@@ -59,6 +64,7 @@ pub struct Node {
     pub(crate) transactions: Transactions,
     pub(crate) collects: Collects,
     pub(crate) turned_away: TurnedAway,
+    pub(crate) carried: Carried,
     pub(crate) gates: Gates,
     /// Who asks this node to coordinate transactions.
     pub(crate) askers: BTreeMap<TransactionId, NodeId>,
@@ -111,6 +117,7 @@ impl Node {
             transactions: Transactions::default(),
             collects: Collects::default(),
             turned_away: TurnedAway::default(),
+            carried: Carried::default(),
             gates: Gates::default(),
             askers: BTreeMap::new(),
             spoken_to: BTreeSet::new(),
@@ -294,13 +301,12 @@ impl Node {
             Message::AdminEnded { id, outcome } => self.on_admin_ended(from, id, outcome, out),
             Message::In(..) => cx.marks.hit("node.message.nested"),
             Message::Together(all) => self.receive_together(cx, from, all, out),
+            Message::Carry { origin, transaction } => self.on_carry(cx, from, (origin, transaction), out),
             Message::Transact(transaction) => self.transact(cx, bucket, from, *transaction, out),
             Message::Reason { asked, reason } => self.on_reason(bucket, asked, *reason, out),
             Message::Transacted { id, outcome } => self.on_transacted(cx, id, &outcome, out),
             Message::TransactionNotTaken { id, why } => self.on_transaction_not_taken(cx, id, why, out),
-            Message::Told(message) => {
-                self.step_shard(cx, bucket, Event::Input(shard::Input::Told(message)), out);
-            }
+            Message::Told(message) => self.hear(cx, bucket, message, out),
         }
     }
 
@@ -467,6 +473,8 @@ impl Machine for Node {
             }
             Event::Timer(Timer::Membership(timer)) => self.step_membership(cx, Event::Timer(timer), out),
             Event::Timer(Timer::Tick) => self.tick(cx, out),
+            Event::Timer(Timer::Meet) => self.send_transactions(cx, out),
+            Event::Timer(Timer::Carry) => self.carry_on(cx, out),
             Event::Input(input) => self.input(cx, input, out),
         }
         self.follow_news(cx, out);

@@ -174,6 +174,13 @@ pub enum Message {
     Logs(Vec<(Bucket, replog::Message)>),
     /// Reads, transactions, answers to them, votes and acknowledgements, in this order, as if each had come by itself.
     Together(Vec<Message>),
+    /// As [`Message::Transact`], of a request that meets others, to a copy of bucket 0 that sends it on to the leader, and from there.
+    Carry {
+        /// Whose it is, and who is answered.
+        origin: NodeId,
+        /// What is asked.
+        transaction: Box<Transaction>,
+    },
 }
 
 /// What messages are for, as [`Message::purpose`] says it.
@@ -221,7 +228,7 @@ impl Message {
                 Message::In(..) => None,
                 msg => msg.bytes_together(),
             },
-            Message::Transact(transaction) => Some(transaction.bytes()),
+            Message::Transact(transaction) | Message::Carry { transaction, .. } => Some(transaction.bytes()),
             Message::Transacted { outcome, .. } => match &**outcome {
                 Outcome::Committed(decision) => Some(decision.len()),
                 Outcome::Aborted(_) => Some(0),

@@ -9,13 +9,14 @@ use quorate_commit::{LogId, NotTaken, Outcome as End, Transaction, TransactionId
 use quorate_kernel::{Cx, Event, NodeId, Time};
 use quorate_shard::{self as shard, Mutant};
 
+use crate::carry::MOMENT;
 use crate::govern::OWN;
 use crate::interface::Output;
-use crate::machine::{Node, Out};
+use crate::machine::{Node, Out, Timer};
 use crate::message::Message;
 use crate::origin::Address;
 use crate::plan::Plan;
-use crate::transactions::Ended;
+use crate::transactions::{Departure, Due, Ended};
 
 /// Transactions that this node was too busy for. Their clients were told that nothing happened: a network that delivers a
 /// request twice must not make it happen then.
@@ -50,7 +51,7 @@ impl TurnedAway {
 }
 
 /// What goes together in one message, and how many bytes of it, about: so that it fits a frame.
-const TOGETHER: (usize, usize) = (64, 256 << 10);
+pub(crate) const TOGETHER: (usize, usize) = (64, 256 << 10);
 
 impl Node {
     /// Takes a request of a client that was taken apart.
@@ -106,9 +107,13 @@ impl Node {
         }
     }
 
-    /// How many nodes there are, and when what was not answered is asked again.
-    fn meets_often(&self) -> (usize, Duration) {
-        (self.connected.len(), self.config.limits.retry)
+    /// How those that meet leave this node, and when what was not answered is asked again.
+    fn departure(&self) -> (Departure, Duration) {
+        let departure = match self.are_carried() {
+            true => Departure::After(MOMENT),
+            false => Departure::Answered,
+        };
+        (departure, self.config.limits.retry)
     }
 
     /// Sends transactions that are due to those who coordinate them.
@@ -116,13 +121,23 @@ impl Node {
         if self.config.limits.breaks(Mutant::MeetsElsewhere) {
             self.transactions.forget_meetings();
         }
-        for (bucket, transaction) in self.transactions.due(self.meets_often(), cx.now) {
+        let (departure, retry) = self.departure();
+        if let Some(after) = self.transactions.departs_in(departure, cx.now) {
+            out.arm(Timer::Meet, after);
+        }
+        let are_carried = self.are_carried();
+        for Due { bucket, transaction, any_way } in self.transactions.due((departure, retry), cx.now) {
             match self.believed_leader(bucket) {
                 Some(leader) if leader == self.config.me.id => {
                     self.transact(cx, bucket, leader, transaction, out);
                 }
-                // It counts when logs have it; this node keeps nothing of it on disk.
+                Some(leader) if any_way && are_carried && bucket == Bucket(0) => {
+                    let (origin, transaction) = (self.config.me.id, Box::new(transaction));
+                    // It counts when logs have it; this node keeps nothing of it on disk.
+                    out.send_early(self.carrier(leader), Message::Carry { origin, transaction });
+                }
                 Some(leader) => {
+                    // Nor of this.
                     self.want_if_missing(cx, bucket, leader, out);
                     out.send_early(leader, Message::Transact(Box::new(transaction)).about(bucket));
                 }
@@ -234,7 +249,7 @@ impl Node {
             }
             self.pass_gate(cx, connection, out);
         }
-        if self.transactions.some_may_meet(self.meets_often(), cx.now) {
+        if self.transactions.some_may_meet(self.departure(), cx.now) {
             self.send_transactions(cx, out);
         }
     }
@@ -284,8 +299,19 @@ impl Node {
     /// Takes up what buckets led by this node have said to each other, until they are silent.
     pub(crate) fn hear_own(&mut self, cx: &mut Cx<'_>, out: &mut Out) {
         while let Some((bucket, message)) = self.own.pop_front() {
-            self.step_shard(cx, bucket, Event::Input(shard::Input::Told(message)), out);
+            self.hear(cx, bucket, message, out);
         }
+    }
+
+    /// Takes up what another bucket says.
+    pub(crate) fn hear(
+        &mut self,
+        cx: &mut Cx<'_>,
+        bucket: Bucket,
+        message: Box<quorate_commit::Message>,
+        out: &mut Out,
+    ) {
+        self.step_shard(cx, bucket, Event::Input(shard::Input::Told(message)), out);
     }
 }
 

@@ -19,9 +19,30 @@ use crate::origin::Address;
 use crate::plan::Plan;
 use crate::popular::Popular;
 
-/// Where requests meet that want what is popular, so many messages of all nodes arrive while a bundle is under way, about: those of one
-/// node wait, and go together, once one or two messages of it have not been answered.
-const MEETINGS_MAX: usize = 256;
+/// Requests that meet wait, and go together, while so many messages of their node before them have no answer.
+const UNDER_WAY_MAX: usize = 2;
+
+/// What was not answered, or not taken, may have come by a copy that does not reach the leader, or knows another one: for so long none go by copies.
+const DIRECT: Duration = Duration::from_secs(1);
+
+/// When requests that meet leave their node.
+#[derive(Debug, Clone, Copy)]
+pub(crate) enum Departure {
+    /// So long after the first of them came.
+    After(Duration),
+    /// When no more messages before them are under way than there may be.
+    Answered,
+}
+
+/// What is to be sent.
+#[derive(Debug)]
+pub(crate) struct Due {
+    /// Which bucket coordinates it.
+    pub(crate) bucket: Bucket,
+    pub(crate) transaction: Transaction,
+    /// Whether it may go by way of a copy: it may go with others, and nothing tells that this way is not open.
+    pub(crate) any_way: bool,
+}
 
 /// A transaction that has not ended.
 #[derive(Debug)]
@@ -84,6 +105,10 @@ pub(crate) struct Transactions {
     /// By number.
     open: BTreeMap<u64, Open>,
     meetings: Meetings,
+    /// When the first of those that meet came that were not sent since.
+    gathers_since: Option<Time>,
+    /// Until then all go to leaders themselves.
+    direct_until: Time,
     bytes: usize,
     /// Those that bear names of their clients.
     pub(crate) named: Named,
@@ -117,6 +142,9 @@ impl Transactions {
     ) {
         self.newest += 1;
         self.bytes += bytes;
+        if meets {
+            self.gathers_since.get_or_insert(taken_at);
+        }
         let (origin, not_before, shares) = (self.origin, taken_at, plan.may_share());
         let open = Open {
             origin,
@@ -146,25 +174,33 @@ impl Transactions {
         Some(open)
     }
 
-    /// What is to be sent now, and to whose leader. `retry`: so long after it was sent it is sent again; `nodes`: how many
-    /// there are, about.
-    pub(crate) fn due(&mut self, (nodes, retry): (usize, Duration), now: Time) -> Vec<(Bucket, Transaction)> {
+    /// What is to be sent now. `retry`: so long after it was sent it is sent again.
+    pub(crate) fn due(&mut self, (departure, retry): (Departure, Duration), now: Time) -> Vec<Due> {
         let settled_before = self.settled_before();
         let mut due = Vec::new();
         let waits = |open: &Open| open.sent_at.is_some_and(|at| now.since(at) < retry);
-        let some_meet = !self.may_meet((nodes, retry), now);
+        let some_meet = !self.may_meet((departure, retry), now);
+        if !some_meet {
+            self.gathers_since = None;
+        }
         for (sequence, open) in &mut self.open {
             if waits(open) || now < open.not_before || (some_meet && open.meets) {
                 continue;
             }
-            open.sent_again |= open.sent_at.is_some();
+            if open.sent_at.is_some() {
+                open.sent_again = true;
+                self.direct_until = now + DIRECT;
+            }
             self.meetings.remove(open);
             open.sent_at = Some(now);
             self.meetings.add(open);
             let id = TransactionId { age: open.age, origin: open.origin, sequence: *sequence };
-            due.extend(transaction(&open.plan, id, settled_before, open.shares));
+            let any_way = open.shares && now >= self.direct_until;
+            let own = transaction(&open.plan, id, settled_before, open.shares);
+            due.extend(own.map(|(bucket, transaction)| Due { bucket, transaction, any_way }));
         }
-        due.extend(self.named.due(retry, now));
+        let named = self.named.due(retry, now).into_iter();
+        due.extend(named.map(|(bucket, transaction)| Due { bucket, transaction, any_way: false }));
         due
     }
 
@@ -180,14 +216,25 @@ impl Transactions {
     }
 
     /// Whether a message of those that meet may leave now.
-    fn may_meet(&self, (nodes, retry): (usize, Duration), now: Time) -> bool {
-        let under_way = self.meetings.sent.keys().filter(|at| now.since(**at) < retry).count();
-        under_way < (MEETINGS_MAX / nodes.max(1)).clamp(1, 2)
+    fn may_meet(&self, (departure, retry): (Departure, Duration), now: Time) -> bool {
+        match departure {
+            Departure::After(_) => self.departs_in(departure, now).is_none(),
+            Departure::Answered => {
+                self.meetings.sent.keys().filter(|at| now.since(**at) < retry).count() < UNDER_WAY_MAX
+            }
+        }
+    }
+
+    /// How long those that meet wait for others to come, if they do.
+    pub(crate) fn departs_in(&self, departure: Departure, now: Time) -> Option<Duration> {
+        let Departure::After(moment) = departure else { return None };
+        let waits = self.gathers_since.map(|since| moment.saturating_sub(now.since(since)));
+        waits.filter(|waits| !waits.is_zero())
     }
 
     /// Whether some waited for those before them that meet, and wait no longer.
-    pub(crate) fn some_may_meet(&self, often: (usize, Duration), now: Time) -> bool {
-        self.meetings.unsent > 0 && self.may_meet(often, now)
+    pub(crate) fn some_may_meet(&self, departure: (Departure, Duration), now: Time) -> bool {
+        self.meetings.unsent > 0 && self.may_meet(departure, now)
     }
 
     /// What is sent again goes where it would have gone without meeting others: only a broken rule has that.
@@ -304,6 +351,9 @@ impl Transactions {
         let outcome = match why {
             NotTaken::Busy if !open.sent_again => Outcome::Refused(Refusal::Busy),
             NotTaken::NotLeading | NotTaken::Busy => {
+                if why == NotTaken::NotLeading {
+                    self.direct_until = now + DIRECT;
+                }
                 self.meetings.remove(open);
                 (open.sent_at, open.not_before) = (None, now + REST);
                 self.meetings.add(open);
@@ -366,4 +416,79 @@ pub(crate) fn transaction(
     let (coordinator, members) = (log(&bucket), Vec::new());
     let transaction = Transaction { id, coordinator, logs, part, others, settled_before, shares, members };
     Some((bucket, transaction))
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::plan::plan;
+    use core::num::NonZeroU16;
+    use quorate_api::Request;
+
+    use crate::interface::{ConnectionId, Ticket};
+
+    const MOMENT: Duration = Duration::from_micros(500);
+    const RETRY: Duration = Duration::from_millis(200);
+
+    fn us(us: u64) -> Time {
+        Time(us * 1_000)
+    }
+
+    /// Somebody wants something that concerns two buckets, and meets others.
+    fn take(transactions: &mut Transactions, now: Time) {
+        let mut plan = plan(&Request::Versions(Vec::new()), NonZeroU16::MIN);
+        plan.parts = [Bucket(0), Bucket(1)].map(|bucket| (bucket, Part::default())).into();
+        let address = (ConnectionId(1), Ticket(transactions.newest));
+        transactions.take(address, (plan, true), (1, 1, now));
+    }
+
+    fn due(transactions: &mut Transactions, now: Time) -> Vec<bool> {
+        let due = transactions.due((Departure::After(MOMENT), RETRY), now);
+        due.into_iter().map(|due| due.any_way).collect()
+    }
+
+    #[test]
+    fn what_meets_leaves_a_moment_after_the_first_of_it_came() {
+        let mut transactions = Transactions::default();
+        take(&mut transactions, us(1_000));
+        take(&mut transactions, us(1_300));
+        assert_eq!(transactions.departs_in(Departure::After(MOMENT), us(1_300)), Some(MOMENT * 2 / 5));
+        assert!(due(&mut transactions, us(1_499)).is_empty());
+        assert_eq!(due(&mut transactions, us(1_500)), [true, true]);
+        assert_eq!(transactions.departs_in(Departure::After(MOMENT), us(1_500)), None);
+        take(&mut transactions, us(1_600));
+        assert!(due(&mut transactions, us(1_600)).is_empty(), "of the next moment");
+        assert_eq!(due(&mut transactions, us(2_100)), [true], "whatever else is under way");
+    }
+
+    /// The first transaction is sent, something is said of it, and it ends; whether one that comes then goes by any way, soon and later.
+    fn then(say: impl FnOnce(&mut Transactions, TransactionId)) -> [bool; 2] {
+        let mut transactions = Transactions::default();
+        take(&mut transactions, us(0));
+        assert_eq!(due(&mut transactions, us(500)), [true]);
+        let mut id = TransactionId { age: 1, origin: 0, sequence: 1 };
+        say(&mut transactions, id);
+        [500_000, 2_000_000].map(|at| {
+            transactions.not_taken(id, NotTaken::Malformed, 7, us(at));
+            take(&mut transactions, us(at));
+            id.sequence += 1;
+            let due = due(&mut transactions, us(at + 500));
+            assert_eq!(due.len(), 1);
+            due[0]
+        })
+    }
+
+    #[test]
+    fn where_the_way_is_not_open_all_go_to_the_leader() {
+        assert_eq!(then(|_, _| ()), [true, true]);
+        let unanswered = |transactions: &mut Transactions, _| {
+            assert_eq!(due(transactions, us(200_500)), [false], "it is asked again");
+        };
+        assert_eq!(then(unanswered), [false, true]);
+        let not_leading = |transactions: &mut Transactions, id| {
+            assert_eq!(transactions.not_taken(id, NotTaken::NotLeading, 7, us(1_000)), None);
+            assert_eq!(due(transactions, us(26_000)), [false]);
+        };
+        assert_eq!(then(not_leading), [false, true], "it was no copy, or knew another leader");
+    }
 }

@@ -13,7 +13,7 @@ use quorate_api::{
     Bucket, Command, CommandCode, Culprit, Hold, Reason, ReasonKind, Reply, Request, SessionId,
     TransactionName, Version,
 };
-use quorate_commit::{NotTaken, TransactionId};
+use quorate_commit::{LogId, NotTaken, Transaction, TransactionId};
 use quorate_kernel::{NodeId, Time, wire};
 use quorate_membership as membership;
 use quorate_node::{
@@ -148,6 +148,20 @@ fn not_taken(why: NotTaken) -> Message {
     Message::TransactionNotTaken { id: transaction_id(), why }
 }
 
+fn carried() -> Message {
+    let transaction = Transaction {
+        id: transaction_id(),
+        coordinator: LogId(0),
+        logs: vec![LogId(0), LogId(258)],
+        part: Bytes::from_static(b"part"),
+        others: vec![(LogId(258), Bytes::from_static(b"other"))],
+        settled_before: 301,
+        shares: true,
+        members: Vec::new(),
+    };
+    Message::Carry { origin: NodeId(3), transaction: Box::new(transaction) }
+}
+
 fn transaction_id() -> TransactionId {
     TransactionId { age: 300, origin: 301, sequence: 302 }
 }
@@ -250,6 +264,7 @@ fn of_groups() -> Vec<(&'static str, Message)> {
         ("group.agrees", Message::Group(Box::new(Word::Agrees(300)))),
         ("logs", Message::Logs(vec![(Bucket(0), accepted(6)), (Bucket(300), accepted(7))])),
         ("leads_all", Message::LeadsAll(vec![(Bucket(300), ballot(6))])),
+        ("carry", carried()),
         ("together", Message::Together(vec![not_taken(NotTaken::Busy), not_taken(NotTaken::Settled)])),
         ("admin.group.split", of_group(GroupRequest::Split { group: GroupId(300) })),
         ("admin.group.merge", of_group(GroupRequest::Merge { group: GroupId(300) })),

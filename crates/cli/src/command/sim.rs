@@ -141,6 +141,7 @@ fn runners() -> Vec<Runner> {
         Runner::of(node::placed()),
         Runner::of(node::grouped()),
         Runner::of(node::bundles()),
+        Runner::of(node::carried()),
     ]
 }
 

@@ -48,7 +48,7 @@ mod words;
 #[cfg(feature = "mutants")]
 pub use broken::kind_for;
 pub use cluster::Cluster;
-pub use profile::{Kind, bundles, grouped, placed, swarm};
+pub use profile::{Kind, bundles, carried, grouped, placed, swarm};
 pub use recovered::recovered;
 pub use recovery::{Losses, Recovered};
 pub use stress::{Play, Stress};

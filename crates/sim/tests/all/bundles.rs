@@ -1,11 +1,17 @@
 //! Whole nodes with many clients whose transactions go together, under everything at once.
 
 use crate::everything;
-use quorate_sim::node::bundles;
+use quorate_sim::node::{bundles, carried};
 
 #[test]
 fn bundles_under_everything() {
     everything::pass_and_reach(&bundles(), 20);
+}
+
+#[test]
+fn by_way_of_copies() {
+    everything::pass_and_reach(&carried(), 20);
+    everything::repeat(&carried(), 1);
 }
 
 #[test]
