@@ -33,9 +33,14 @@ impl Carried {
 }
 
 impl Node {
+    /// Whether copies help leaders.
+    pub(crate) fn is_large(&self) -> bool {
+        self.connected.len() >= self.config.limits.large_from
+    }
+
     /// Whether requests that meet go by way of copies.
     pub(crate) fn are_carried(&self) -> bool {
-        self.placement().is_some() && self.connected.len() >= self.config.limits.carry_nodes_min
+        self.placement().is_some() && self.is_large()
     }
 
     /// To whom a request goes that meets others, so that it comes to this leader.

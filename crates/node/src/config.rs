@@ -127,11 +127,9 @@ pub struct Limits {
     /// A leader's answer to a read is late if it takes longer by more than this than the quickest, and by three quarters. If many are, copies are asked as well:
     /// with less slack, also where nothing is gained by that; with more, a popular bucket is as fast as one machine.
     pub read_slack: Duration,
-    /// In clusters of fewer nodes leaders alone answer: where few ask, none is much busier than others, and a copy would only be one more to ask.
-    pub errand_nodes_min: usize,
-    /// In clusters of so many nodes requests that meet go by way of copies. In smaller ones that would be one more message for each, and the leader where they meet
-    /// has time for all.
-    pub carry_nodes_min: usize,
+    /// A cluster of so many nodes is large: copies answer reads that leaders are late with, and carry requests that meet to the one that leads there. In a smaller one
+    /// leaders have time for all that few nodes ask, and a copy would only be one more to ask.
+    pub large_from: usize,
     /// Requests taken and not answered; above it new ones are refused as `BUSY`.
     pub requests_max: usize,
     /// Bytes of these, also refused as `BUSY`.
@@ -168,8 +166,7 @@ impl Limits {
             age_max: Duration::from_secs(60),
             retry: Duration::from_millis(200),
             read_slack: Duration::from_micros(300),
-            errand_nodes_min: 64,
-            carry_nodes_min: 32,
+            large_from: 64,
             requests_max: 200_000,
             bytes_max: 256 << 20,
             batch_bytes_max: 512 << 10,

@@ -52,8 +52,7 @@ impl Errands {
 impl Node {
     /// Whom to ask a question that any copy may answer: its leader, unless that is slow.
     pub(crate) fn reader(&mut self, cx: &mut Cx<'_>, bucket: Bucket, leader: NodeId) -> NodeId {
-        let is_large = self.connected.len() >= self.config.limits.errand_nodes_min;
-        if !is_large || self.copies(bucket) || self.lane(bucket).reads.elsewhere(cx.now, 0) == 0 {
+        if !self.is_large() || self.copies(bucket) || self.lane(bucket).reads.elsewhere(cx.now, 0) == 0 {
             return leader;
         }
         // Where all are late, so are copies.

@@ -92,7 +92,7 @@ fn errands() -> Kind {
     kind.settled = Settled { latency, ..Settled::default() };
     let limits = quorate_node::Limits {
         read_slack: Duration::ZERO,
-        errand_nodes_min: 0,
+        large_from: 0,
         ..quorate_node::Limits::production()
     };
     kind.stress = Stress {

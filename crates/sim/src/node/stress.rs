@@ -121,8 +121,7 @@ pub(super) fn draw_limits(rng: &mut Rng) -> Limits {
         retry: Duration::from_millis(rng.between(10, 300)),
         // Not at the cost of the runs that other draws follow. With none, copies are asked as soon as leaders are busy for a moment.
         read_slack: if rng.clone().chance(1, 2) { Duration::ZERO } else { base.read_slack },
-        errand_nodes_min: 0,
-        carry_nodes_min: if rng.clone().below(3) == 0 { base.carry_nodes_min } else { 0 },
+        large_from: if rng.clone().below(3) == 0 { base.large_from } else { 0 },
         requests_max: if tiny { rng.between(20, 100) as usize } else { base.requests_max },
         shard: quorate_shard::Limits {
             apply_entries_max: if rng.chance(1, 2) { rng.between(1, 4) as usize } else { 64 },
