@@ -131,7 +131,7 @@ impl Node {
                 Some(leader) if leader == self.config.me.id => {
                     self.transact(cx, bucket, leader, transaction, out);
                 }
-                Some(leader) if any_way && are_carried && bucket == Bucket(0) => {
+                Some(leader) if any_way && are_carried => {
                     let (origin, transaction) = (self.config.me.id, Box::new(transaction));
                     // It counts when logs have it; this node keeps nothing of it on disk.
                     out.send_early(self.carrier(leader), Message::Carry { origin, transaction });

@@ -40,7 +40,7 @@ pub(crate) struct Due {
     /// Which bucket coordinates it.
     pub(crate) bucket: Bucket,
     pub(crate) transaction: Transaction,
-    /// Whether it may go by way of a copy: it may go with others, and nothing tells that this way is not open.
+    /// Whether it may go by way of a copy: it meets others, and nothing tells that this way is not open.
     pub(crate) any_way: bool,
 }
 
@@ -195,7 +195,7 @@ impl Transactions {
             open.sent_at = Some(now);
             self.meetings.add(open);
             let id = TransactionId { age: open.age, origin: open.origin, sequence: *sequence };
-            let any_way = open.shares && now >= self.direct_until;
+            let any_way = open.meets && now >= self.direct_until;
             let own = transaction(&open.plan, id, settled_before, open.shares);
             due.extend(own.map(|(bucket, transaction)| Due { bucket, transaction, any_way }));
         }
