@@ -22,8 +22,8 @@ use crate::popular::Popular;
 /// Requests that meet wait, and go together, while so many messages of their node before them have no answer.
 const UNDER_WAY_MAX: usize = 2;
 
-/// What was not answered, or not taken, may have come by a copy that does not reach the leader, or knows another one: for so long none go by copies.
-const DIRECT: Duration = Duration::from_secs(1);
+/// What was not answered, or not taken, may have come by a copy that does not reach the leader, or knows another one: for as long as it takes to ask so often again none go by copies.
+const DIRECT: u32 = 5;
 
 /// When requests that meet leave their node.
 #[derive(Debug, Clone, Copy)]
@@ -107,8 +107,8 @@ pub(crate) struct Transactions {
     meetings: Meetings,
     /// When the first of those that meet came that were not sent since.
     gathers_since: Option<Time>,
-    /// Until then all go to leaders themselves.
-    direct_until: Time,
+    /// When something was last not answered, or not taken.
+    doubted_at: Option<Time>,
     bytes: usize,
     /// Those that bear names of their clients.
     pub(crate) named: Named,
@@ -189,13 +189,14 @@ impl Transactions {
             }
             if open.sent_at.is_some() {
                 open.sent_again = true;
-                self.direct_until = now + DIRECT;
+                self.doubted_at = Some(now);
             }
             self.meetings.remove(open);
             open.sent_at = Some(now);
             self.meetings.add(open);
             let id = TransactionId { age: open.age, origin: open.origin, sequence: *sequence };
-            let any_way = open.meets && now >= self.direct_until;
+            let is_open = self.doubted_at.is_none_or(|at| now.since(at) >= retry * DIRECT);
+            let any_way = open.meets && is_open;
             let own = transaction(&open.plan, id, settled_before, open.shares);
             due.extend(own.map(|(bucket, transaction)| Due { bucket, transaction, any_way }));
         }
@@ -352,7 +353,7 @@ impl Transactions {
             NotTaken::Busy if !open.sent_again => Outcome::Refused(Refusal::Busy),
             NotTaken::NotLeading | NotTaken::Busy => {
                 if why == NotTaken::NotLeading {
-                    self.direct_until = now + DIRECT;
+                    self.doubted_at = Some(now);
                 }
                 self.meetings.remove(open);
                 (open.sent_at, open.not_before) = (None, now + REST);

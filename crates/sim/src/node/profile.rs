@@ -123,14 +123,14 @@ pub fn bundles() -> Kind {
 
 /// What 20 seeds of such runs must reach, at least, where buckets are placed.
 const CARRIED_FLOORS: [(&str, u64); 3] =
-    [("commit.bundle", 50), ("node.transaction.carried", 100), ("node.sim.operations", 1_000)];
+    [("commit.bundle", 50), ("node.transaction.carried", 40), ("node.sim.operations", 1_000)];
 
 /// As [`bundles`], with buckets placed on nodes that come and go, so that what meets goes by way of copies.
 pub fn carried() -> Kind {
     let mut kind = bundles();
     kind.profile = Profile {
         name: "carried",
-        nodes: (4, 8),
+        nodes: (7, 9),
         safety: (Duration::from_millis(500), Duration::from_secs(4)),
         floors: CARRIED_FLOORS.to_vec(),
         ..kind.profile
