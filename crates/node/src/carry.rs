@@ -49,10 +49,9 @@ impl Node {
         if members.contains(&self.config.me.id) {
             return leader;
         }
-        let others = members.iter().copied().filter(|id| *id != leader && self.connected.contains(id));
-        let others: Vec<NodeId> = others.collect();
-        let count = others.len().max(1) as u64;
-        others.get((self.config.me.id.0 % count) as usize).copied().unwrap_or(leader)
+        let mut others = members.iter().filter(|id| **id != leader && self.connected.contains(*id));
+        let count = others.clone().count().max(1) as u64;
+        others.nth((self.config.me.id.0 % count) as usize).copied().unwrap_or(leader)
     }
 
     /// A request that meets others has come from its node, or from the copy that it was sent to.
