@@ -53,6 +53,10 @@ impl TurnedAway {
 /// What goes together in one message, and how many bytes of it, about: so that it fits a frame.
 pub(crate) const TOGETHER: (usize, usize) = (64, 256 << 10);
 
+/// Requests that meet wait, and go together, while so many messages before them have no answer: of all nodes together, about, and of each
+/// at least. The place where they meet has to hear them all, in time for the next bundle; where nodes are few, what waits misses it.
+const UNDER_WAY: (usize, usize) = (40, 2);
+
 impl Node {
     /// Takes a request of a client that was taken apart.
     pub(crate) fn take_transaction(
@@ -111,7 +115,7 @@ impl Node {
     fn departure(&self) -> (Departure, Duration) {
         let departure = match self.are_carried() {
             true => Departure::After(MOMENT),
-            false => Departure::Answered,
+            false => Departure::Answered((UNDER_WAY.0 / self.connected.len().max(1)).max(UNDER_WAY.1)),
         };
         (departure, self.config.limits.retry)
     }

@@ -19,9 +19,6 @@ use crate::origin::Address;
 use crate::plan::Plan;
 use crate::popular::Popular;
 
-/// Requests that meet wait, and go together, while so many messages of their node before them have no answer.
-const UNDER_WAY_MAX: usize = 2;
-
 /// What was not answered, or not taken, may have come by a copy that does not reach the leader, or knows another one: for as long as it takes to ask so often again none go by copies.
 const DIRECT: u32 = 5;
 
@@ -30,8 +27,8 @@ const DIRECT: u32 = 5;
 pub(crate) enum Departure {
     /// So long after the first of them came.
     After(Duration),
-    /// When no more messages before them are under way than there may be.
-    Answered,
+    /// When fewer messages before them than so many have no answer.
+    Answered(usize),
 }
 
 /// What is to be sent.
@@ -220,8 +217,8 @@ impl Transactions {
     fn may_meet(&self, (departure, retry): (Departure, Duration), now: Time) -> bool {
         match departure {
             Departure::After(_) => self.departs_in(departure, now).is_none(),
-            Departure::Answered => {
-                self.meetings.sent.keys().filter(|at| now.since(**at) < retry).count() < UNDER_WAY_MAX
+            Departure::Answered(under_way_max) => {
+                self.meetings.sent.keys().filter(|at| now.since(**at) < retry).count() < under_way_max
             }
         }
     }

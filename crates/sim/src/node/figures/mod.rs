@@ -12,6 +12,7 @@
 //! | `mixes` | YCSB B, C and F, and A with all records alike, 256 clients |
 //! | `scale` | YCSB A and B on 20 to 160 nodes, with clients and records in proportion |
 //! | `tpcc` | TPC-C on 20 to 160 nodes, with clients and warehouses in proportion |
+//! | `cost` | both, cut into 40 buckets whatever the number of nodes |
 //! | `starvation` | 16 to 256 clients that want the same keys: how long anybody waits |
 //! | `durable` | YCSB A again, where nodes wait for their disks |
 //!

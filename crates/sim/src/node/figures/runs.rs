@@ -16,7 +16,7 @@ use crate::{Failure, Row, Service};
 pub(super) const CLIENT_ONE_WAY: Duration = Duration::from_micros(3_000);
 
 /// The names of all experiments.
-pub const NAMES: [&str; 10] = [
+pub const NAMES: [&str; 11] = [
     "calibrate",
     "contention",
     "sizes",
@@ -25,6 +25,7 @@ pub const NAMES: [&str; 10] = [
     "mixes",
     "scale",
     "tpcc",
+    "cost",
     "durable",
     "starvation",
 ];
@@ -44,6 +45,7 @@ pub fn run(name: &str, nodes: Option<usize>, seed: u64, told: &mut dyn FnMut(Row
         "mixes" => ("mixes", mixes(seed)),
         "scale" => ("scale", scale(seed)),
         "tpcc" => ("tpcc", tpcc(seed)),
+        "cost" => ("cost", cost(seed)),
         "durable" => ("durable", durable(seed)),
         "starvation" => ("starvation", starvation(seed)),
         _ => return Ok(false),
@@ -152,6 +154,17 @@ fn tpcc(seed: u64) -> Vec<Setup> {
         .into_iter()
         .flat_map(|layout| SCALES.map(|size| setup(size, layout)))
         .collect()
+}
+
+/// What a transaction costs where only nodes become more: keys are cut into as many buckets on 20 nodes as on 160. Otherwise, what
+/// grows with nodes could not be told from what grows with the buckets that a transaction's keys lie in.
+fn cost(seed: u64) -> Vec<Setup> {
+    let buckets = NonZeroU16::MIN.saturating_add(39);
+    let scale = scale(seed).into_iter().filter(|setup| setup.manner == Manner::OneShot);
+    let together =
+        |setup: &Setup| matches!(&setup.load, Load::Tpcc { scale } if scale.layout == Layout::Together);
+    let tpcc = tpcc(seed).into_iter().filter(together);
+    scale.chain(tpcc).map(|setup| Setup { buckets, ..setup }).collect()
 }
 
 /// With a sync of half a millisecond before anything is answered.
