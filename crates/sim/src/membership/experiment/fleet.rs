@@ -17,6 +17,8 @@ pub(super) enum Harm {
     Deaf,
     /// This percentage of those from and to the victims.
     Lossy(u64),
+    /// All from the victims to those of their observers that are named, while the flag is up.
+    Links,
 }
 
 /// When a view was installed for the first and last time, by how many, and how large it is.
@@ -35,6 +37,8 @@ pub(super) struct Fleet {
     founders: Vec<(NodeId, Meta)>,
     pub(super) harm: Harm,
     pub(super) victims: BTreeSet<NodeId>,
+    /// Observers that do not hear victims, with those: for [`Harm::Links`].
+    pub(super) links: BTreeSet<(NodeId, NodeId)>,
     pub(super) harmful: bool,
     rng: Rng,
     pub(super) views: BTreeMap<u64, Installed>,
@@ -53,6 +57,7 @@ impl Fleet {
             founders: ids.map(|id| (id, Meta::default())).collect(),
             harm: Harm::None,
             victims: BTreeSet::new(),
+            links: BTreeSet::new(),
             harmful: false,
             rng: Rng::new(seed),
             views: BTreeMap::new(),
@@ -126,6 +131,7 @@ impl Harness for Fleet {
                 Harm::None => false,
                 Harm::Deaf => hears,
                 Harm::Lossy(percent) => (sends || hears) && self.rng.chance(percent, 100),
+                Harm::Links => self.links.contains(&(to, from)),
             };
         if !lost {
             self.bytes[to.0 as usize].1 += bytes;

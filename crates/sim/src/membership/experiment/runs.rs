@@ -1,10 +1,10 @@
 //! Experiments with whole fleets.
 
-use std::collections::BTreeSet;
+use std::collections::{BTreeMap, BTreeSet};
 use std::time::Duration;
 
 use quorate_kernel::NodeId;
-use quorate_membership::{Config, Input};
+use quorate_membership::{Config, Input, Rings};
 
 use super::Row;
 use super::fleet::{Fleet, Harm};
@@ -89,8 +89,31 @@ pub(super) fn crashes(nodes: usize, seed: u64) -> Row {
         .count("classic_decisions", world.marks().count("membership.decided.classic"))
 }
 
+/// Observers of each victim that watch it on so many of its rings, together and at most.
+fn observers(victims: &BTreeSet<NodeId>, nodes: usize, rings_max: usize) -> BTreeSet<(NodeId, NodeId)> {
+    let count = config().rings;
+    let rings = Rings::new((1..=nodes as u64).map(NodeId).collect(), count);
+    let mut links = BTreeSet::new();
+    for victim in victims {
+        let mut watched: BTreeMap<NodeId, usize> = BTreeMap::new();
+        let all = (0..count).filter_map(|ring| rings.observer(ring, *victim));
+        all.for_each(|observer| *watched.entry(observer).or_default() += 1);
+        let mut left = rings_max;
+        for (observer, on) in watched.into_iter().filter(|(observer, _)| !victims.contains(observer)) {
+            if on <= left {
+                left -= on;
+                links.insert((observer, *victim));
+            }
+        }
+    }
+    links
+}
+
 fn harmed(experiment: &'static str, harm: Harm, nodes: usize, seed: u64, flips: u32) -> Row {
-    let mut world = calm(nodes, seed);
+    harmed_in(calm(nodes, seed), experiment, harm, nodes, flips)
+}
+
+fn harmed_in(mut world: World<Fleet>, experiment: &'static str, harm: Harm, nodes: usize, flips: u32) -> Row {
     let victims = some(nodes);
     let start = world.now();
     world.harness_mut().harm = harm;
@@ -125,6 +148,17 @@ pub(super) fn deaf(nodes: usize, seed: u64) -> Row {
 /// Some lose four messages in five.
 pub(super) fn lossy(nodes: usize, seed: u64) -> Row {
     harmed("lossy", Harm::Lossy(80), nodes, seed, 1)
+}
+
+/// Some are not heard by observers of theirs on fewer than L of their rings, and on H, in turns of 20 seconds.
+pub(super) fn links(nodes: usize, seed: u64) -> Vec<Row> {
+    let config = config();
+    let of = |rings| {
+        let mut world = calm(nodes, seed);
+        world.harness_mut().links = observers(&some(nodes), nodes, rings);
+        harmed_in(world, "links", Harm::Links, nodes, 5).count("rings", rings as u64)
+    };
+    [config.low - 1, config.high].map(of).into()
 }
 
 /// All but one join within a second.
