@@ -128,16 +128,22 @@ fn harmed_in(mut world: World<Fleet>, experiment: &'static str, harm: Harm, node
         view.map_or(0, |view| victims.iter().filter(|id| !view.has(**id)).count())
     };
     let views: Vec<_> = world.harness().views.iter().filter(|(seq, _)| **seq > 1).collect();
-    let since = |at: Option<Duration>| at.map_or(f64::NAN, |at| (at - start).as_secs_f64());
-    Row::new(experiment)
+    // Where nobody was removed, all are to agree on just that.
+    let gone = if views.is_empty() { BTreeSet::new() } else { victims.clone() };
+    let row = Row::new(experiment)
         .count("nodes", nodes as u64)
         .count("victims", victims.len() as u64)
         .count("victims_removed", removed(&world) as u64)
         .count("wrongly_removed", wronged(&world, &victims))
         .count("views", views.len() as u64)
-        .number("first_view_s", since(views.first().map(|(_, view)| view.first)))
-        .number("last_view_s", since(views.last().map(|(_, view)| view.first)))
-        .count("lagging", lagging(&world, &victims))
+        .count("lagging", lagging(&world, &gone));
+    let since = |at: Duration| (at - start).as_secs_f64();
+    match (views.first(), views.last()) {
+        (Some((_, first)), Some((_, last))) => {
+            row.number("first_view_s", since(first.first)).number("last_view_s", since(last.first))
+        }
+        _ => row,
+    }
 }
 
 /// Some hear nobody, in turns of 20 seconds.
