@@ -46,7 +46,8 @@ fn who_loses_most_messages_is_removed_and_nobody_else() {
 #[test]
 fn whom_too_few_observers_miss_stays_and_whom_enough_miss_is_removed() {
     let rows = experiment::run("links", 120, 1).expect("an experiment");
-    let of = |row: &Row| ["victims_removed", "wrongly_removed", "lagging", "views"].map(|name| count(row, name));
+    let of =
+        |row: &Row| ["victims_removed", "wrongly_removed", "lagging", "views"].map(|name| count(row, name));
     assert_eq!(of(&rows[0]), [0; 4], "below L: {}", rows[0]);
     assert_eq!(of(&rows[1])[..3], [10, 0, 0], "H: {}", rows[1]);
 }
