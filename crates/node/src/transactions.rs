@@ -446,7 +446,7 @@ mod tests {
     }
 
     #[test]
-    fn what_meets_leaves_a_moment_after_the_first_of_it_came() {
+    fn what_meets_leaves_after_a_moment_or_while_few_messages_have_no_answer() {
         let mut transactions = Transactions::default();
         take(&mut transactions, us(1_000));
         take(&mut transactions, us(1_300));
@@ -457,6 +457,12 @@ mod tests {
         take(&mut transactions, us(1_600));
         assert!(due(&mut transactions, us(1_600)).is_empty(), "of the next moment");
         assert_eq!(due(&mut transactions, us(2_100)), [true], "whatever else is under way");
+        let mut others = Transactions::default();
+        let sent = [1, 2, 3].map(|at| {
+            take(&mut others, us(at));
+            others.due((Departure::Answered(2), RETRY), us(at)).len()
+        });
+        assert_eq!(sent, [1, 1, 0]);
     }
 
     /// The first transaction is sent, something is said of it, and it ends; whether one that comes then goes by any way, soon and later.
