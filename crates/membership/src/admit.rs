@@ -15,7 +15,15 @@ use crate::view::{Meta, ViewId};
 /// A joiner needs several observers. If each kept those who came first, all could be full of different ones, and nobody would ever come in (seed
 /// 501152 of `ring`). So whoever has the smaller id goes before, everywhere.
 #[derive(Debug, Clone, Default)]
-pub(crate) struct Waiting(BTreeMap<NodeId, (Time, Arc<Meta>)>);
+pub(crate) struct Waiting(BTreeMap<NodeId, Asked>);
+
+/// A joiner asked to be let in by the next view after this one, which may be newer than the own.
+#[derive(Debug, Clone)]
+struct Asked {
+    at: Time,
+    view: ViewId,
+    meta: Arc<Meta>,
+}
 
 impl Waiting {
     pub(crate) fn len(&self) -> usize {
@@ -28,14 +36,15 @@ impl Waiting {
     }
 
     fn has_place(&self, now: Time, joiner: NodeId, config: &Config) -> bool {
-        let before = self.0.range(..joiner).filter(|(_, (asked, _))| Self::still_asks(now, *asked, config));
+        let before = self.0.range(..joiner).filter(|(_, asked)| Self::still_asks(now, asked.at, config));
         before.count() < config.joiners_max
     }
 
     /// Lets somebody wait who has a place. Returns who has none any more.
-    fn take(&mut self, now: Time, joiner: NodeId, meta: Arc<Meta>, config: &Config) -> Option<NodeId> {
-        self.0.retain(|_, (asked, _)| Self::still_asks(now, *asked, config));
-        self.0.insert(joiner, (now, meta));
+    fn take(&mut self, joiner: NodeId, asked: Asked, config: &Config) -> Option<NodeId> {
+        let now = asked.at;
+        self.0.retain(|_, asked| Self::still_asks(now, asked.at, config));
+        self.0.insert(joiner, asked);
         let is_over = self.0.len() > config.joiners_max;
         is_over.then(|| self.0.pop_last()).flatten().map(|(last, _)| last)
     }
@@ -89,7 +98,7 @@ impl Seat {
     pub(crate) fn on_join(&mut self, cx: &mut Cx<'_>, from: NodeId, view: ViewId, meta: Meta, out: &mut Out) {
         match self.relation(view) {
             Relation::Same => {}
-            Relation::Newer => return self.fall_behind(cx, from, out),
+            Relation::Newer => return self.keep_for_later(cx, from, view, meta, out),
             // The view has changed since: its observers may be others now.
             Relation::Older => return self.on_prejoin(cx, from, &meta, out),
             Relation::Foreign => return cx.marks.hit("membership.view.foreign"),
@@ -102,22 +111,39 @@ impl Seat {
             return self.refuse(cx, from, reason, out);
         }
         let meta = Arc::new(meta);
-        if let Some(other) = self.waiting.take(cx.now, from, Arc::clone(&meta), &self.config) {
+        self.let_wait(cx, from, view, Arc::clone(&meta), out);
+        self.alert(cx, from, rings, Some(meta), out);
+    }
+
+    fn let_wait(&mut self, cx: &mut Cx<'_>, joiner: NodeId, view: ViewId, meta: Arc<Meta>, out: &mut Out) {
+        let asked = Asked { at: cx.now, view, meta };
+        if let Some(other) = self.waiting.take(joiner, asked, &self.config) {
             cx.marks.hit("membership.join.gives_way");
             self.refuse(cx, other, Refusal::Busy, out);
         }
-        self.alert(cx, from, rings, Some(meta), out);
+    }
+
+    /// A joiner has heard of a view before this node, and asks each observer once: it must not have asked this one in vain. Other members tell of that
+    /// view; the joiner knows its name alone.
+    fn keep_for_later(&mut self, cx: &mut Cx<'_>, from: NodeId, view: ViewId, meta: Meta, out: &mut Out) {
+        if self.refusal(cx.now, from, &meta).is_none() && !self.view().has(from) {
+            cx.marks.hit("membership.join.early");
+            self.let_wait(cx, from, view, Arc::new(meta), out);
+        }
     }
 
     /// A new view has begun: those who waited for it are told, the others ask anew.
     pub(crate) fn usher(&mut self, cx: &mut Cx<'_>, out: &mut Out) {
-        for (joiner, (_, meta)) in core::mem::take(&mut self.waiting).0 {
+        for (joiner, asked) in core::mem::take(&mut self.waiting).0 {
+            let relation = self.relation(asked.view);
             if self.view().has(joiner) {
                 cx.marks.hit("membership.join.welcomed");
                 out.send(joiner, Message::Welcome { view: self.id() });
+            } else if matches!(relation, Relation::Same | Relation::Newer) {
+                self.on_join(cx, joiner, asked.view, asked.meta.as_ref().clone(), out);
             } else {
                 cx.marks.hit("membership.join.next_view");
-                self.on_prejoin(cx, joiner, &meta, out);
+                self.on_prejoin(cx, joiner, &asked.meta, out);
             }
         }
     }
@@ -149,7 +175,8 @@ mod tests {
 
     fn ask(waiting: &mut Waiting, config: &Config, now: Time, joiner: u64) {
         if waiting.has_place(now, NodeId(joiner), config) {
-            waiting.take(now, NodeId(joiner), Arc::default(), config);
+            let asked = Asked { at: now, view: ViewId::default(), meta: Arc::default() };
+            waiting.take(NodeId(joiner), asked, config);
         }
     }
 

@@ -9,6 +9,8 @@ use crate::message::{Message, Refusal};
 use crate::ring::RingSet;
 use crate::view::{Meta, ViewId};
 
+/// Seeds asked at once: some may be no members (yet) themselves, and then do not answer.
+const ASKED: usize = 8;
 /// Seeds and observers remembered as further seeds.
 const SEEDS_MAX: usize = 64;
 
@@ -51,11 +53,13 @@ impl Joiner {
             return false;
         }
         self.attempts += 1;
-        let seed = self.seeds[self.next % self.seeds.len()];
-        self.next += 1;
         self.joining = ViewId::default();
         cx.marks.hit("membership.join.attempt");
-        out.send(seed, Message::PreJoin { meta: meta.clone() });
+        for _ in 0..ASKED.min(self.seeds.len()) {
+            let seed = self.seeds[self.next % self.seeds.len()];
+            self.next += 1;
+            out.send(seed, Message::PreJoin { meta: meta.clone() });
+        }
         // Joiners that began together do not ask together for ever.
         let jitter = config.join_timeout / 4;
         let jitter = core::time::Duration::from_nanos(cx.rng.between(0, jitter.as_nanos() as u64));

@@ -63,8 +63,13 @@ pub fn kind_for(mutant: Mutant) -> Kind {
             kind
         }
         Mutant::PromiseNotDeduplicated => {
+            // With three founders two promises are a quorum, and every message comes twice.
             let mut kind = conflicts("doubles", &[Fault::Pause, Fault::Partial, Fault::Halves]);
-            kind.settled.duplicate_ppm = Some(500_000);
+            kind.profile.nodes = (4, 5);
+            kind.stress.founders = Some(3);
+            kind.stress.operator = Some(ms(200));
+            kind.settled.latency = Some(Latency::Uniform(ms(1), ms(10)));
+            kind.settled.duplicate_ppm = Some(1_000_000);
             kind
         }
         Mutant::ForgetAcceptor | Mutant::VoteEarly => {

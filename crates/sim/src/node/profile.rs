@@ -121,9 +121,9 @@ pub fn bundles() -> Kind {
     kind
 }
 
-/// What 20 seeds of such runs must reach, at least, where buckets are placed.
+/// What 40 seeds of such runs must reach, at least, where buckets are placed. Runs differ: 20 may carry none, or 400.
 const CARRIED_FLOORS: [(&str, u64); 3] =
-    [("commit.bundle", 50), ("node.transaction.carried", 40), ("node.sim.operations", 1_000)];
+    [("commit.bundle", 100), ("node.transaction.carried", 40), ("node.sim.operations", 2_000)];
 
 /// As [`bundles`], with buckets placed on nodes that come and go, so that what meets goes by way of copies.
 pub fn carried() -> Kind {
@@ -133,6 +133,7 @@ pub fn carried() -> Kind {
         nodes: (7, 9),
         safety: (Duration::from_millis(500), Duration::from_secs(4)),
         floors: CARRIED_FLOORS.to_vec(),
+        floors_seeds: 40,
         ..kind.profile
     };
     kind.stress.placed = true;

@@ -10,7 +10,7 @@ fn bundles_under_everything() {
 
 #[test]
 fn by_way_of_copies() {
-    everything::pass_and_reach(&carried(), 20);
+    everything::pass_and_reach(&carried(), 40);
     everything::repeat(&carried(), 1);
 }
 
