@@ -4,10 +4,22 @@ mod common;
 
 use std::net::{TcpListener, TcpStream};
 use std::path::PathBuf;
-use std::process::{Child, Stdio};
+use std::process::{self, Child, Stdio};
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use common::{PATIENCE, Raw, quorate, run, until, writing};
 use serde_json::Value;
+
+/// An address that nobody listens at. No connection gets its port before the node does, as might be with one that the system gives: these
+/// are below those that connections come from.
+fn free_door() -> String {
+    static TRIED: AtomicU32 = AtomicU32::new(0);
+    let from = process::id();
+    let doors =
+        (0..10_000).map(|_| from.wrapping_add(TRIED.fetch_add(1, Ordering::Relaxed)) % 10_000 + 20_000);
+    let mut doors = doors.map(|port| format!("127.0.0.1:{port}"));
+    doors.find(|door| TcpListener::bind(door).is_ok()).expect("a free port")
+}
 
 /// A node that was started by hand, killed when it goes out of scope.
 struct Started {
@@ -20,8 +32,7 @@ struct Started {
 impl Started {
     /// Starts a node on ports that are free, which keeps what it is in this directory.
     fn new(data: PathBuf, more: &[&str]) -> Started {
-        let free = [(); 3].map(|()| TcpListener::bind("127.0.0.1:0").expect("a port"));
-        let doors = free.map(|free| free.local_addr().expect("an address").to_string());
+        let doors = [(); 3].map(|()| free_door());
         let [client, peer, admin] = &doors;
         let mut command = quorate(&["start", "--durability", "interval", "--cluster-door", ""]);
         command.args(["--client", client, "--peer", peer, "--admin", admin]).args(more);
