@@ -10,11 +10,10 @@ use quorate_node::{
 };
 use quorate_replog::Config;
 use quorate_workload::rounds;
-use quorate_workload::tpcc::{self, Loaded};
 use quorate_workload::transaction::{Transaction, Write};
 
 use super::client::{Client, Fate, Next};
-use super::setup::{Load, Manner, Setup};
+use super::setup::{Manner, Setup};
 use super::tally::Tally;
 use crate::node::operator::{leader, member};
 use crate::node::words;
@@ -61,12 +60,6 @@ impl Crowd {
         let mut rng = Rng::new(setup.seed ^ 0x6372_6f77_6421);
         let sources = setup.sources(&mut rng);
         let clients = sources.into_iter().map(|source| Client::new(source, setup.manner)).collect();
-        let rows: Box<dyn Iterator<Item = Write>> = match setup.load {
-            Load::Ycsb { .. } | Load::Contest { .. } => Box::new(std::iter::empty()),
-            Load::Tpcc { scale } => {
-                Box::new(tpcc::population(&Loaded::new(scale, setup.seed), setup.seed, 0))
-            }
-        };
         let loaders = setup.nodes * LOADERS_PER_NODE;
         Crowd {
             rounds: vec![(0, Duration::ZERO); setup.clients + loaders],
@@ -77,7 +70,7 @@ impl Crowd {
             counter: 0,
             began: None,
             clients,
-            rows,
+            rows: setup.rows(),
             rng,
             setup,
         }

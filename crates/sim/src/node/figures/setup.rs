@@ -6,7 +6,7 @@ use std::time::Duration;
 use quorate_kernel::Rng;
 use quorate_node::Limits;
 use quorate_workload::tpcc::{self, Layout, Loaded, Scale, Terminal, TpccTransaction};
-use quorate_workload::transaction::{Ask, Seen, Transaction};
+use quorate_workload::transaction::{Ask, Seen, Transaction, Write};
 use quorate_workload::ycsb::{self, Frontier, Group, Letter, Requests, Ycsb, YcsbSpec, YcsbTransaction};
 
 use super::contest::{self, Contest, Contestants, Skew};
@@ -51,8 +51,11 @@ pub enum Load {
         letter: Letter,
         /// Which records.
         requests: Requests,
-        /// Of how many. They are not loaded: one that is not there yet is read as nothing, and an update makes it.
+        /// Of how many.
         records: u64,
+        /// Whether they are there before clients begin. Otherwise one that is not there yet is read as nothing, and an update makes it, as long
+        /// as what is updated needs.
+        loaded: bool,
     },
     /// All five transactions, on a database with a hundredth of the rows of a warehouse or fewer.
     Tpcc {
@@ -132,7 +135,8 @@ impl Setup {
     /// The paper's small cluster: 20 nodes, 5 buckets of 4 copies, YCSB A over a million records.
     pub fn small(clients: usize, manner: Manner, seed: u64) -> Setup {
         let micros = Duration::from_micros;
-        let load = Load::Ycsb { letter: Letter::A, requests: Requests::Zipfian, records: 1_000_000 };
+        let load =
+            Load::Ycsb { letter: Letter::A, requests: Requests::Zipfian, records: 1_000_000, loaded: false };
         Setup {
             nodes: 20,
             buckets: NonZeroU16::MIN.saturating_add(4),
@@ -195,17 +199,27 @@ impl Setup {
         }
     }
 
+    fn spec(&self, letter: Letter, requests: Requests, records: u64) -> YcsbSpec {
+        let group = self.manner.group();
+        YcsbSpec { requests, records, keys_per_transaction: 5, group, ..YcsbSpec::new(letter) }
+    }
+
+    /// What is written before clients begin.
+    pub(super) fn rows(&self) -> Box<dyn Iterator<Item = Write>> {
+        match self.load {
+            Load::Ycsb { letter, requests, records, loaded: true } => {
+                Box::new(self.spec(letter, requests, records).load(self.seed))
+            }
+            Load::Ycsb { loaded: false, .. } | Load::Contest { .. } => Box::new(std::iter::empty()),
+            Load::Tpcc { scale } => Box::new(tpcc::population(&Loaded::new(scale, self.seed), self.seed, 0)),
+        }
+    }
+
     /// Where each client's transactions come from.
     pub(super) fn sources(&self, rng: &mut Rng) -> Vec<Source> {
         match self.load {
-            Load::Ycsb { letter, requests, records } => {
-                let spec = YcsbSpec {
-                    requests,
-                    records,
-                    keys_per_transaction: 5,
-                    group: self.manner.group(),
-                    ..YcsbSpec::new(letter)
-                };
+            Load::Ycsb { letter, requests, records, .. } => {
+                let spec = self.spec(letter, requests, records);
                 let ycsb = Ycsb::new(spec, Rng::new(0)).expect("a workload of the harness");
                 (0..self.clients)
                     .map(|_| Source::Ycsb(ycsb.with(rng.fork()), Frontier::new(records)))
