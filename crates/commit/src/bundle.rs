@@ -230,7 +230,7 @@ impl Commit {
     pub(crate) fn tell_members<R: Resources>(&mut self, turn: &mut Turn<'_, R>, id: TransactionId) -> usize {
         let Some(record) = self.ledger.get(id) else { return 0 };
         let members = &record.transaction.members;
-        let outcomes = record.outcome().map(|outcome| outcomes_of(turn, outcome, members.len()));
+        let outcomes = record.outcome().map(|outcome| outcomes_of(turn, id, outcome, members.len()));
         for (member, outcome) in members.iter().zip(outcomes.into_iter().flatten()) {
             turn.out.push(Effect::Result { id: member.id, outcome });
         }
@@ -251,7 +251,7 @@ impl Commit {
             return;
         };
         let members = &record.transaction.members;
-        let outcomes = outcomes_of(turn, outcome, members.len());
+        let outcomes = outcomes_of(turn, record.transaction.id, outcome, members.len());
         let his = members.iter().zip(outcomes).find(|(member, _)| member.id == id);
         if let Some((_, outcome)) = his {
             turn.out.push(Effect::Result { id, outcome });
@@ -260,11 +260,16 @@ impl Commit {
 }
 
 /// How a bundle's end is that of each of its members.
-fn outcomes_of<R: Resources>(turn: &mut Turn<'_, R>, outcome: &Outcome, count: usize) -> Vec<Outcome> {
+fn outcomes_of<R: Resources>(
+    turn: &mut Turn<'_, R>,
+    bundle: TransactionId,
+    outcome: &Outcome,
+    count: usize,
+) -> Vec<Outcome> {
     match outcome {
         Outcome::Committed(_) if count == 0 => Vec::new(),
         Outcome::Committed(decision) => {
-            turn.resources.excerpts(decision, count).into_iter().map(Outcome::Committed).collect()
+            turn.resources.excerpts(bundle, decision, count).into_iter().map(Outcome::Committed).collect()
         }
         Outcome::Aborted(refusal) => {
             let cause = match refusal.cause {

@@ -98,7 +98,7 @@ pub trait Resources {
     fn bundle(&mut self, parts: &[(usize, Bytes)]) -> Bytes;
 
     /// What the decision on a bundle says to each of its `count` members alone.
-    fn excerpts(&mut self, decision: &Bytes, count: usize) -> Vec<Bytes>;
+    fn excerpts(&mut self, bundle: TransactionId, decision: &Bytes, count: usize) -> Vec<Bytes>;
 }
 
 /// Why a request was not taken.

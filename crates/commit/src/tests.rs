@@ -68,7 +68,7 @@ impl Resources for Key {
         parts.iter().flat_map(|(_, part)| part.iter().copied()).collect()
     }
 
-    fn excerpts(&mut self, decision: &Bytes, count: usize) -> Vec<Bytes> {
+    fn excerpts(&mut self, _: TransactionId, decision: &Bytes, count: usize) -> Vec<Bytes> {
         (0..count).map(|member| decision.slice(member..=member)).collect()
     }
 }

@@ -20,7 +20,8 @@ use serde::{Deserialize, Serialize};
 /// - 1: the first.
 /// - 2: the number of buckets, and of copies of each; where they are missing, a cluster has one bucket, which all have.
 /// - 3: the topology; where it is missing, there are no groups.
-pub const FORMAT_VERSION: u16 = 3;
+/// - 4: votes and decisions of transactions say a reply once, and not those that can be found again.
+pub const FORMAT_VERSION: u16 = 4;
 
 /// The kind of the one frame that the file `meta` holds.
 const META_KIND: u16 = 1;
@@ -138,6 +139,7 @@ pub enum DataDirError {
 pub struct DataDir {
     path: PathBuf,
     meta: Option<Meta>,
+    is_older: bool,
     _lock: File,
 }
 
@@ -160,8 +162,10 @@ impl DataDir {
             Err(TryLockError::WouldBlock) => return Err(DataDirError::InUse { path: path.to_owned() }),
             Err(TryLockError::Error(source)) => return Err(failed("lock")(source)),
         }
-        let mut dir = DataDir { path: path.to_owned(), meta: None, _lock: lock };
-        dir.meta = dir.read_meta()?;
+        let mut dir = DataDir { path: path.to_owned(), meta: None, is_older: false, _lock: lock };
+        if let Some((meta, version)) = dir.read_meta()? {
+            (dir.meta, dir.is_older) = (Some(meta), version < FORMAT_VERSION);
+        }
         if dir.meta.is_none() && (dir.holds_files(&dir.log()) || dir.holds_files(&dir.store())) {
             return Err(DataDirError::MetaMissing { path: path.to_owned() });
         }
@@ -171,6 +175,12 @@ impl DataDir {
     /// Whose it is; `None` for a new one.
     pub fn meta(&self) -> Option<&Meta> {
         self.meta.as_ref()
+    }
+
+    /// Whether an older program wrote it last, in a format that this one reads. Before anything of today's format goes into it,
+    /// [`DataDir::set_meta`] has to say so.
+    pub fn is_older(&self) -> bool {
+        self.is_older
     }
 
     /// Says whose it is, on disk when this returns. Either the old or the new [`Meta`] survives a crash.
@@ -195,7 +205,7 @@ impl DataDir {
             }
         };
         write().map_err(|source| DataDirError::Io { action: "write", path: path.clone(), source })?;
-        self.meta = Some(meta);
+        (self.meta, self.is_older) = (Some(meta), false);
         Ok(())
     }
 
@@ -214,7 +224,7 @@ impl DataDir {
         self.path.join("store")
     }
 
-    fn read_meta(&self) -> Result<Option<Meta>, DataDirError> {
+    fn read_meta(&self) -> Result<Option<(Meta, u16)>, DataDirError> {
         let path = self.path.join("meta");
         let bytes = match std::fs::read(&path) {
             Ok(bytes) => bytes,
@@ -235,7 +245,7 @@ impl DataDir {
             2 => wire::decode::<MetaV2>(cut.payload).map(Meta::from),
             _ => wire::decode::<Meta>(cut.payload),
         };
-        meta.map(Some).map_err(|_| damaged())
+        meta.map(|meta| Some((meta, cut.version))).map_err(|_| damaged())
     }
 
     fn holds_files(&self, dir: &Path) -> bool {
@@ -283,7 +293,7 @@ mod tests {
         let path = temp.path().join("meta");
         let good = std::fs::read(&path).unwrap();
         assert_eq!(good[..4], [15, 0, 0, 0]);
-        assert_eq!(good[8..], *b"\x03\0\x01\0\x01\x02\0\x07members\xac\x02\x04\0");
+        assert_eq!(good[8..], *b"\x04\0\x01\0\x01\x02\0\x07members\xac\x02\x04\0");
         for at in 0..good.len() {
             let mut bytes = good.clone();
             bytes[at] ^= 0x10;
@@ -325,7 +335,11 @@ mod tests {
             buffer
         });
         std::fs::write(temp.path().join("meta"), bytes).unwrap();
-        assert_eq!(DataDir::open(temp.path()).unwrap().meta(), Some(&meta()));
+        let mut dir = DataDir::open(temp.path()).unwrap();
+        assert_eq!((dir.meta(), dir.is_older()), (Some(&meta()), true));
+        dir.set_meta(meta()).unwrap();
+        drop(dir);
+        assert!(!DataDir::open(temp.path()).unwrap().is_older(), "an older program would be told");
     }
 
     #[test]

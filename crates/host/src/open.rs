@@ -196,7 +196,7 @@ fn on_disk(
     if recovery.torn() {
         tracing::warn!("the log ended in records that had never been synced; they were dropped");
     }
-    if !meta.started {
+    if !meta.started || dir.is_older() {
         dir.set_meta(Meta { started: true, ..meta.clone() })?;
     }
     let store = LsmStore::open(&dir.store(), store_options(config))?;

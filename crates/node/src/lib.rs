@@ -38,6 +38,7 @@ mod journal;
 mod lane;
 mod load;
 mod machine;
+mod meetings;
 mod mending;
 mod message;
 mod motive;

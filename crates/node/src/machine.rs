@@ -447,7 +447,8 @@ impl Machine for Node {
             Event::Start => {
                 self.names = cx.rng.fork();
                 let (tickets, origin) = (cx.rng.next_u64(), cx.rng.next_u64());
-                self.transactions.begin(origin);
+                let all_forgotten = self.config.limits.breaks(Mutant::AllForgotten);
+                self.transactions.begin(origin, all_forgotten);
                 if !self.config.limits.breaks(Mutant::NamesRepeat) {
                     self.tickets = tickets;
                 }

@@ -14,7 +14,7 @@ use quorate_shard::decode_decision;
 
 use crate::origin::Address;
 use crate::plan::Plan;
-use crate::transactions::{Ended, transaction};
+use crate::transactions::Ended;
 
 /// A request that is under way.
 #[derive(Debug)]
@@ -91,7 +91,7 @@ impl Named {
             open.sent = (open.sent + 1).min(2);
             open.sent_at = Some(now);
             // What a client names goes alone: should it be too long beside others, the name would be lost.
-            due.extend(transaction(&open.plan, *id, open.settled_before, false));
+            due.extend(open.plan.transaction(*id, open.settled_before, (false, false)));
         }
         due
     }

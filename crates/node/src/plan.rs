@@ -5,6 +5,7 @@ use alloc::vec::Vec;
 use bytes::Bytes;
 use core::num::NonZeroU16;
 use quorate_api::{Bucket, Command, Reply, Request};
+use quorate_commit::{LogId, Transaction, TransactionId};
 use quorate_shard::{Decision, Part, Sight};
 use quorate_values::{Effect, Need, Spec, by_code, keys_of, needs_of};
 
@@ -69,6 +70,29 @@ impl Plan {
     /// The bucket that coordinates it, which follows from the request alone.
     pub(crate) fn coordinator(&self) -> Option<Bucket> {
         coordinator(&self.parts)
+    }
+
+    /// As a transaction: one of its buckets coordinates, and hands their parts on to the others.
+    pub(crate) fn transaction(
+        &self,
+        id: TransactionId,
+        settled_before: u64,
+        (shares, is_reader): (bool, bool),
+    ) -> Option<(Bucket, Transaction)> {
+        let log = |bucket: &Bucket| LogId(bucket.0.into());
+        let bucket = self.coordinator()?;
+        let part = self.parts.get(&bucket)?;
+        let part = match is_reader {
+            true => Part { readers: Vec::from([0]), ..part.clone() }.encode(),
+            false => part.encode(),
+        };
+        let others = self.parts.iter().filter(|(other, _)| **other != bucket);
+        let others = others.map(|(other, part)| (log(other), part.encode())).collect();
+        let logs = self.parts.keys().map(log).collect();
+        let (coordinator, members) = (log(&bucket), Vec::new());
+        let transaction =
+            Transaction { id, coordinator, logs, part, others, settled_before, shares, members };
+        Some((bucket, transaction))
     }
 }
 

@@ -214,7 +214,7 @@ impl Node {
         let chance = cx.rng.next_u64();
         let ends = match self.transactions.named.has(id) {
             true => self.transactions.named.ended(id, outcome, chance),
-            false => Vec::from_iter(self.transactions.ended(id, outcome, chance, cx.now)),
+            false => Vec::from_iter(self.transactions.ended((cx.now, cx.marks), id, outcome, chance)),
         };
         self.end_transactions(cx, ends, out);
     }

@@ -5,15 +5,15 @@
 //! with what became of it. One that was aborted for reasons that pass is tried again under a new number, with its
 //! age, so that it becomes older than what is in its way.
 
-use alloc::collections::btree_map::Entry;
 use alloc::collections::{BTreeMap, BTreeSet};
 use alloc::vec::Vec;
 use core::time::Duration;
 use quorate_api::{Bucket, Outcome, Refusal, Reply};
-use quorate_commit::{Cause, LogId, NotTaken, Outcome as End, Transaction, TransactionId};
-use quorate_kernel::Time;
+use quorate_commit::{Cause, NotTaken, Outcome as End, Transaction, TransactionId};
+use quorate_kernel::{Marks, Time};
 use quorate_shard::{Part, decode_decision};
 
+use crate::meetings::Meetings;
 use crate::named::Named;
 use crate::origin::Address;
 use crate::plan::Plan;
@@ -43,7 +43,7 @@ pub(crate) struct Due {
 
 /// A transaction that has not ended.
 #[derive(Debug)]
-struct Open {
+pub(crate) struct Open {
     /// Whose number it has.
     origin: u64,
     address: Address,
@@ -52,45 +52,16 @@ struct Open {
     bytes: usize,
     taken_at: Time,
     /// When it was sent last; `None`: it was not.
-    sent_at: Option<Time>,
+    pub(crate) sent_at: Option<Time>,
     /// Whether this attempt was sent more than once.
     sent_again: bool,
     not_before: Time,
     /// Whether it may go with others as one.
     shares: bool,
+    /// Whether it only reads, so that no log has to remember what it found; then it may have to be asked anew.
+    is_reader: bool,
     /// Whether it meets others that want what is popular; then it may have to wait for those before it that meet.
-    meets: bool,
-}
-
-/// Those of the open transactions that meet others, counted, since it is asked about them with each answer.
-#[derive(Debug, Default, PartialEq, Eq)]
-struct Meetings {
-    /// By when they were sent: those of one moment went as one message.
-    sent: BTreeMap<Time, usize>,
-    unsent: usize,
-}
-
-impl Meetings {
-    fn add(&mut self, open: &Open) {
-        match open.sent_at.filter(|_| open.meets) {
-            Some(at) => *self.sent.entry(at).or_default() += 1,
-            None => self.unsent += usize::from(open.meets),
-        }
-    }
-
-    fn remove(&mut self, open: &Open) {
-        match open.sent_at.filter(|_| open.meets) {
-            Some(at) => {
-                if let Entry::Occupied(mut count) = self.sent.entry(at) {
-                    *count.get_mut() -= 1;
-                    if *count.get() == 0 {
-                        count.remove();
-                    }
-                }
-            }
-            None => self.unsent -= usize::from(open.meets),
-        }
-    }
+    pub(crate) meets: bool,
 }
 
 /// The transactions of this node.
@@ -107,6 +78,8 @@ pub(crate) struct Transactions {
     /// When something was last not answered, or not taken.
     doubted_at: Option<Time>,
     bytes: usize,
+    /// For a mutant: no log remembers what any of them found.
+    all_forgotten: bool,
     /// Those that bear names of their clients.
     pub(crate) named: Named,
     /// What the others want.
@@ -118,8 +91,8 @@ pub(crate) type Ended = (Address, Outcome);
 
 impl Transactions {
     /// A life begins.
-    pub(crate) fn begin(&mut self, chance: u64) {
-        self.origin = chance;
+    pub(crate) fn begin(&mut self, chance: u64, all_forgotten: bool) {
+        (self.origin, self.all_forgotten) = (chance, all_forgotten);
     }
 
     pub(crate) fn count(&self) -> usize {
@@ -143,6 +116,7 @@ impl Transactions {
             self.gathers_since.get_or_insert(taken_at);
         }
         let (origin, not_before, shares) = (self.origin, taken_at, plan.may_share());
+        let is_reader = shares && (plan.only_reads() || self.all_forgotten);
         let open = Open {
             origin,
             address,
@@ -154,6 +128,7 @@ impl Transactions {
             sent_again: false,
             not_before,
             shares,
+            is_reader,
             meets,
         };
         self.enter(open);
@@ -194,7 +169,7 @@ impl Transactions {
             let id = TransactionId { age: open.age, origin: open.origin, sequence: *sequence };
             let is_open = self.doubted_at.is_none_or(|at| now.since(at) >= retry * DIRECT);
             let any_way = open.meets && is_open;
-            let own = transaction(&open.plan, id, settled_before, open.shares);
+            let own = open.plan.transaction(id, settled_before, (open.shares, open.is_reader));
             due.extend(own.map(|(bucket, transaction)| Due { bucket, transaction, any_way }));
         }
         let named = self.named.due(retry, now).into_iter();
@@ -273,12 +248,23 @@ impl Transactions {
     }
 
     /// A transaction has ended. What its client is told, unless it is tried again.
-    pub(crate) fn ended(&mut self, id: TransactionId, end: &End, chance: u64, now: Time) -> Option<Ended> {
+    pub(crate) fn ended(
+        &mut self,
+        (now, marks): (Time, &mut Marks),
+        id: TransactionId,
+        end: &End,
+        chance: u64,
+    ) -> Option<Ended> {
         let open = self.open.get(&id.sequence).filter(|open| open.origin == id.origin)?;
         let outcome = match end {
             End::Committed(decision) => {
                 let reply =
                     decode_decision(decision).ok().and_then(|all| open.plan.whole.reply(&all, chance));
+                if reply.is_none() && open.is_reader {
+                    marks.hit("node.transaction.read_anew");
+                    self.go_alone(id.sequence, now);
+                    return None;
+                }
                 // It happened; a decision that cannot be read leaves open how.
                 reply.map_or(Outcome::Unknown, Outcome::Done)
             }
@@ -286,11 +272,7 @@ impl Transactions {
                 Cause::Resource => Outcome::Done(Reply::NilArray),
                 Cause::TooLarge => Outcome::Refused(Refusal::ValuesTooLarge),
                 Cause::Crowded => {
-                    if let Some(open) = self.open.get_mut(&id.sequence) {
-                        self.meetings.remove(open);
-                        (open.shares, open.meets) = (false, false);
-                    }
-                    self.try_again(id.sequence, now);
+                    self.go_alone(id.sequence, now);
                     return None;
                 }
                 Cause::Settled => {
@@ -314,6 +296,15 @@ impl Transactions {
         if origin == self.origin {
             self.origin = chance;
         }
+    }
+
+    /// Nothing of it happened, or it only reads and what it found is lost: it is tried again, and goes with no others.
+    fn go_alone(&mut self, sequence: u64, now: Time) {
+        if let Some(open) = self.open.get_mut(&sequence) {
+            self.meetings.remove(open);
+            (open.shares, open.meets, open.is_reader) = (false, false, false);
+        }
+        self.try_again(sequence, now);
     }
 
     /// Nothing of it happened, and it is tried again soon, as somebody new of the same age.
@@ -396,24 +387,6 @@ impl Transactions {
         assert_eq!(self.meetings, meetings, "transactions that meet");
         assert_eq!(self.bytes, self.open.values().map(|open| open.bytes).sum(), "bytes of transactions");
     }
-}
-
-/// A plan as a transaction: one of its buckets coordinates, and hands their parts on to the others.
-pub(crate) fn transaction(
-    plan: &Plan,
-    id: TransactionId,
-    settled_before: u64,
-    shares: bool,
-) -> Option<(Bucket, Transaction)> {
-    let log = |bucket: &Bucket| LogId(bucket.0.into());
-    let bucket = plan.coordinator()?;
-    let part = plan.parts.get(&bucket)?.encode();
-    let others = plan.parts.iter().filter(|(other, _)| **other != bucket);
-    let others = others.map(|(other, part)| (log(other), part.encode())).collect();
-    let logs = plan.parts.keys().map(log).collect();
-    let (coordinator, members) = (log(&bucket), Vec::new());
-    let transaction = Transaction { id, coordinator, logs, part, others, settled_before, shares, members };
-    Some((bucket, transaction))
 }
 
 #[cfg(test)]

@@ -15,7 +15,7 @@ const NUMBERS_MAX: u32 = 1 << BITS;
 impl Part {
     /// Whether others may do something at the same time, as one: nothing is compared, moved or lent.
     pub fn may_share(&self) -> bool {
-        let Part { watched, versions, commands, lends, sight, script, notes } = self;
+        let Part { watched, versions, commands, lends, sight, script, notes, readers: _ } = self;
         let numbers =
             versions.iter().map(|(number, _)| number).chain(commands.iter().map(|(number, _)| number));
         let small = numbers.copied().all(|number| number < NUMBERS_MAX);
@@ -33,12 +33,20 @@ impl Part {
             bundle.versions.extend(part.versions.into_iter().map(|(number, key)| (base | number, key)));
             let commands = part.commands.into_iter();
             bundle.commands.extend(commands.map(|(number, command)| (base | number, command)));
+            bundle.readers.extend((!part.readers.is_empty()).then_some(*member as u32));
         }
         bundle
     }
 }
 
 impl Decision {
+    /// As the log has to keep it: without what members have found that only read.
+    pub(crate) fn remembered(mut self, readers: &[u32]) -> Decision {
+        let forgotten = |number: u32| readers.binary_search(&(number >> BITS)).is_ok();
+        self.shares.values_mut().for_each(|share| share.without(forgotten));
+        self
+    }
+
     /// What concerns each of a bundle's `count` members: its replies, under its own numbers.
     pub(crate) fn excerpts(self, count: usize) -> Vec<Decision> {
         let mut excerpts: Vec<Decision> = Vec::new();

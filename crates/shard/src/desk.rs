@@ -7,10 +7,10 @@ use bytes::Bytes;
 use quorate_api::{Reply, Version};
 use quorate_commit::locks::{LockTable, Mode, Taken, Want};
 use quorate_commit::{Attempt, LogId, Resources, Transaction, TransactionId, Verdict};
-use quorate_kernel::wire;
 use quorate_replog::Index;
 
 use crate::Mutant;
+use crate::aside::Aside;
 use crate::look::{Ahead, Unchecked};
 use crate::part::{Decision, Export, Part, Place};
 use crate::run::run_command;
@@ -30,6 +30,8 @@ pub(crate) struct Desk {
     pub(crate) unchecked: Vec<Unchecked>,
     /// Outcomes on their way whose locks others may have.
     pub(crate) ahead: Ahead,
+    /// What the log does not keep of votes and decisions.
+    pub(crate) aside: Aside,
     /// Waiters that can never succeed since what was carried out last.
     pub(crate) overtaken: BTreeSet<TransactionId>,
     /// What holds something for which an older transaction waits, and is none itself.
@@ -101,7 +103,8 @@ impl Resources for At<'_, '_> {
             Taken::All => {
                 let (id, sees_ahead) = (transaction.id, part.sees_ahead());
                 let (after, behind) = (self.desk.newest_batch, self.desk.ahead.newest());
-                self.desk.unchecked.push(Unchecked { id, part, after, behind, sees_ahead });
+                let decides = transaction.coordinator == self.desk.me;
+                self.desk.unchecked.push(Unchecked { id, part, decides, after, behind, sees_ahead });
                 Attempt::Later
             }
         }
@@ -114,11 +117,15 @@ impl Resources for At<'_, '_> {
     fn wait(&mut self, transaction: &Transaction) -> Vec<TransactionId> {
         self.desk.released = true;
         self.desk.ahead.forget(transaction.id);
+        self.desk.aside.forget_found(transaction.id);
         self.desk.locks.wait(transaction.id, &self.desk.wants(&Part::of(transaction)))
     }
 
     fn hand_over(&mut self, transaction: &Transaction, commits: bool) -> Vec<TransactionId> {
         let id = transaction.id;
+        if !commits {
+            self.desk.aside.take_decided(id);
+        }
         if !self.desk.ahead.hand_over(id, commits) {
             return Vec::new();
         }
@@ -127,6 +134,7 @@ impl Resources for At<'_, '_> {
 
     fn release(&mut self, id: TransactionId) -> Vec<TransactionId> {
         self.desk.ahead.forget(id);
+        self.desk.aside.forget_found(id);
         let mut woken = self.desk.give_back(id);
         woken.extend(core::mem::take(&mut self.desk.overtaken).into_iter().filter(|other| *other != id));
         woken
@@ -138,36 +146,39 @@ impl Resources for At<'_, '_> {
     }
 
     fn decide(&mut self, transaction: &Transaction, exports: &BTreeMap<LogId, Bytes>) -> Verdict {
-        let read =
-            |(log, export): (&LogId, &Bytes)| (*log, wire::decode::<Export>(export).unwrap_or_default());
+        let read = |(log, export): (&LogId, &Bytes)| (*log, Export::decode(export).unwrap_or_default());
         let exports: BTreeMap<LogId, Export> = exports.iter().map(read).collect();
-        let script = Part::of(transaction).script;
+        let Part { script, readers, .. } = Part::of(transaction);
         match evaluate(self.desk.me, &script, exports, &self.desk.limits) {
-            Some(decision) => Verdict::Commit(Bytes::from(wire::encode(&decision))),
+            Some(decision) if readers.is_empty() => Verdict::Commit(decision.encode()),
+            Some(decision) => {
+                self.desk.aside.decided(transaction.id, decision.clone());
+                Verdict::Commit(decision.remembered(&readers).encode())
+            }
             None => Verdict::TooLarge,
         }
     }
 
     fn share(&mut self, decision: &Bytes, to: LogId) -> Bytes {
-        let mut whole = wire::decode::<Decision>(decision).unwrap_or_default();
+        let mut whole = Decision::decode(decision).unwrap_or_default();
         let share = whole.shares.remove(&to).map(|share| (to, share.told()));
-        let told = Decision { shares: share.into_iter().collect(), replies: Vec::new(), ..whole };
-        Bytes::from(wire::encode(&told))
+        Decision { shares: share.into_iter().collect(), replies: Vec::new(), ..whole }.encode()
     }
 
     fn bundle(&mut self, parts: &[(usize, Bytes)]) -> Bytes {
         Part::bundle(parts).encode()
     }
 
-    fn excerpts(&mut self, decision: &Bytes, count: usize) -> Vec<Bytes> {
-        let whole = wire::decode::<Decision>(decision).unwrap_or_default();
-        whole.excerpts(count).iter().map(|excerpt| Bytes::from(wire::encode(excerpt))).collect()
+    fn excerpts(&mut self, bundle: TransactionId, decision: &Bytes, count: usize) -> Vec<Bytes> {
+        let whole = self.desk.aside.take_decided(bundle);
+        let whole = whole.unwrap_or_else(|| Decision::decode(decision).unwrap_or_default());
+        whole.excerpts(count).into_iter().map(Decision::encode).collect()
     }
 
     fn carry_out(&mut self, transaction: &Transaction, decision: &Bytes) {
         let Some(view) = &mut self.view else { panic!("only entries are carried out") };
         let part = self.part.take().unwrap_or_else(|| Part::of(transaction));
-        let Ok(decision) = wire::decode::<Decision>(decision) else { return };
+        let Ok(decision) = Decision::decode(decision) else { return };
         let Some(share) = decision.shares.get(&self.desk.me) else { return };
         let otherwise = u64::from(self.desk.limits.breaks(Mutant::RunsOtherwise));
         view.begin_transaction(share.now_ms + otherwise, share.seed ^ otherwise);

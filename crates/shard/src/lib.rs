@@ -13,6 +13,7 @@
 extern crate alloc;
 
 mod apply;
+mod aside;
 mod batch;
 mod bundle;
 mod collect;
@@ -30,6 +31,7 @@ mod overlay;
 mod part;
 mod reads;
 mod reasons;
+mod replies;
 mod run;
 mod script;
 mod sessions;

@@ -8,7 +8,7 @@ use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
 use bytes::Bytes;
 use quorate_commit::{Attempt, TransactionId};
-use quorate_kernel::{Cx, wire};
+use quorate_kernel::Cx;
 use quorate_replog::Index;
 use quorate_values::by_code;
 
@@ -24,6 +24,8 @@ pub(crate) struct Unchecked {
     pub(crate) id: TransactionId,
     /// What it does here.
     pub(crate) part: Part,
+    /// Whether this log decides about it.
+    pub(crate) decides: bool,
     /// It is looked at once this entry is applied,
     pub(crate) after: Index,
     /// and the outcomes up to this one, whose locks it may have,
@@ -184,7 +186,7 @@ impl Shard {
     /// Looks at what a transaction needs, with its locks held: compares versions, and runs its commands to learn their
     /// replies. `None`: not yet.
     fn look_at(&mut self, cx: &mut Cx<'_>, unchecked: Unchecked, out: &mut Out) -> Option<Attempt> {
-        let Unchecked { id, part, .. } = &unchecked;
+        let Unchecked { id, part, decides, .. } = &unchecked;
         let known_ms = self.state.now_ms.max(self.transactions.latest_ms);
         let (now_ms, seed) = (cx.wall.unix_ms.max(known_ms), cx.rng.next_u64());
         let (area, desk) = (self.log.data_prefix(), &mut self.transactions.desk);
@@ -195,10 +197,10 @@ impl Shard {
         if foreseeable && !self.limits.breaks(Mutant::OutcomesUnseen) {
             view.look_ahead(&desk.ahead, unchecked.sees_ahead);
         }
-        let attempt = match view.moved(&part.watched) {
-            Some(moved) => self.writers.refuse(desk.me, moved),
+        let found = match view.moved(&part.watched) {
+            Some(moved) => Err(self.writers.refuse(desk.me, moved)),
             None if !self.notes.fit(&part.notes) && !self.limits.breaks(Mutant::NotesUncompared) => {
-                Attempt::Refused { resource: Bytes::new(), by: None }
+                Err(Attempt::Refused { resource: Bytes::new(), by: None })
             }
             None => {
                 let replies = run_part(&mut view, part);
@@ -207,13 +209,12 @@ impl Shard {
                 }
                 match view.lend(part, self.limits.commit.payload_bytes_max) {
                     Some((loans, rest)) => {
-                        let export = Export { now_ms, seed, replies, loans, rest };
+                        let export = Export { now_ms, seed, replies, loans, rest, digest: None };
                         // Time passes votes that are not in the log.
                         let expires = view.meets_expiry && !self.limits.breaks(Mutant::TimePassesKeptVotes);
-                        let export = Bytes::from(wire::encode(&export));
-                        Attempt::Ready { export, stays: foreseeable && !expires }
+                        Ok((export, foreseeable && !expires))
                     }
-                    None => Attempt::TooLarge,
+                    None => Err(Attempt::TooLarge),
                 }
             }
         };
@@ -226,10 +227,10 @@ impl Shard {
             return None;
         }
         if self.limits.breaks(Mutant::StaleExport)
-            && let Attempt::Ready { export, stays } = &attempt
+            && let Ok((export, stays)) = &found
         {
             let first = self.transactions.exported.entry(*id).or_insert_with(|| export.clone());
-            return Some(Attempt::Ready { export: first.clone(), stays: *stays });
+            return Some(desk.ready(*id, *decides, (first.clone(), *stays)));
         }
         if expiry_pending {
             // As with reads: by this clock a key has expired, and the log must say so first.
@@ -243,12 +244,12 @@ impl Shard {
             cx.marks.hit("shard.transaction.leans");
             return Some(Attempt::Full);
         }
-        if foreseeable && matches!(attempt, Attempt::Ready { .. }) {
+        if foreseeable && found.is_ok() {
             if !desk.ahead.is_past(unchecked.behind) {
                 cx.marks.hit("shard.transaction.looks_ahead");
             }
             desk.ahead.remember(*id, &view);
         }
-        Some(attempt)
+        Some(found.map_or_else(|attempt| attempt, |found| desk.ready(*id, *decides, found)))
     }
 }

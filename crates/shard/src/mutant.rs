@@ -78,6 +78,8 @@ pub enum Mutant {
     CollectsApart,
     /// A request that met others is asked for again where it would have gone without them.
     MeetsElsewhere,
+    /// No log remembers what was found by requests that write either, and their origins ask anew where it is lost.
+    AllForgotten,
     /// A copy answers strict reads from what it has applied, however far that is.
     CopiesReadAtOnce,
     /// What another node asks of a copy is answered as of an entry that was asked for before.
@@ -125,7 +127,7 @@ impl Mutant {
     ];
 
     /// All others that show in simulations.
-    pub const ALL: [Mutant; 42] = [
+    pub const ALL: [Mutant; 43] = [
         Mutant::SessionsNotInSnapshot,
         Mutant::ApplyAgain,
         Mutant::SessionRowMissing,
@@ -163,6 +165,7 @@ impl Mutant {
         Mutant::CollectsOnce,
         Mutant::CollectsApart,
         Mutant::MeetsElsewhere,
+        Mutant::AllForgotten,
         Mutant::CopiesReadAtOnce,
         Mutant::ErrandsJoin,
         Mutant::CopiesPassTransactions,

@@ -11,6 +11,7 @@ use quorate_values::{Effect, Kind, Meta, Need, by_code, keys_of};
 use serde::{Deserialize, Serialize};
 
 use crate::notes::Note;
+use crate::replies::{self, Repeat};
 
 /// What a transaction does at one shard.
 ///
@@ -33,6 +34,10 @@ pub struct Part {
     /// The node's own notes that change with it, each from the one that it was built on; one that keeps its number is compared, and stays.
     #[serde(skip)]
     pub notes: Vec<Note>,
+    /// For the coordinator: members that only read, by their numbers (0 is a request that goes alone). Their origins ask anew where replies
+    /// are lost, so no log has to remember these.
+    #[serde(skip)]
+    pub readers: Vec<u32>,
 }
 
 /// What a script does with all keys there are.
@@ -59,6 +64,38 @@ pub struct Export {
     pub loans: Vec<(Bytes, Option<Loan>)>,
     /// The other keys, if the script is about all.
     pub rest: Rest,
+    /// What the replies add up to, where they are not there themselves: in the log.
+    #[serde(skip)]
+    pub digest: Option<u32>,
+}
+
+impl Export {
+    /// As it travels: what is not said of replies stands behind all else, if there is any of that.
+    pub fn encode(mut self) -> Bytes {
+        let behind = (replies::fold(&mut self.replies), self.digest);
+        let front = wire::encode(&self);
+        Bytes::from(if behind == Default::default() { front } else { wire::encode_after(&behind, front) })
+    }
+
+    /// Reads one.
+    ///
+    /// # Errors
+    /// [`wire::Malformed`] if it is none.
+    pub fn decode(bytes: &[u8]) -> Result<Export, wire::Malformed> {
+        let (mut export, rest) = wire::decode_front::<Export>(bytes)?;
+        if !rest.is_empty() {
+            let (repeats, digest) = wire::decode::<(Vec<Repeat>, Option<u32>)>(rest)?;
+            replies::unfold(&mut export.replies, &repeats)?;
+            export.digest = digest;
+        }
+        Ok(export)
+    }
+
+    /// What the log keeps of it: whoever is asked for the replies runs the commands again.
+    pub(crate) fn logged(self) -> Export {
+        let digest = Some(digest(&self.replies));
+        Export { replies: Vec::new(), digest, ..self }
+    }
 }
 
 /// The value of a key, as far as it is needed.
@@ -101,15 +138,24 @@ pub struct Share {
     pub replies: Vec<(u32, Reply)>,
     /// What the script changes here, in order.
     pub changes: Vec<Change>,
-    /// For all but the coordinator, which alone answers: what their replies add up to.
+    /// What all their replies add up to, where some are not here: for all but the coordinator, which alone answers, and where nobody has to
+    /// remember them.
     pub digest: Option<u32>,
 }
 
 impl Share {
     /// This share as its log is to know it.
     pub(crate) fn told(self) -> Share {
-        let digest = Some(digest(&self.replies));
+        let digest = self.digest.or_else(|| Some(digest(&self.replies)));
         Share { replies: Vec::new(), digest, ..self }
+    }
+
+    /// Without the replies whose numbers are such.
+    pub(crate) fn without(&mut self, forgotten: impl Fn(u32) -> bool) {
+        if self.replies.iter().any(|(number, _)| forgotten(*number)) {
+            self.digest = self.digest.or_else(|| Some(digest(&self.replies)));
+            self.replies.retain(|(number, _)| !forgotten(*number));
+        }
     }
 
     /// Whether the commands had these replies when they were voted on.
@@ -118,7 +164,7 @@ impl Share {
     }
 }
 
-fn digest(replies: &[(u32, Reply)]) -> u32 {
+pub(crate) fn digest(replies: &[(u32, Reply)]) -> u32 {
     crc32fast::hash(&wire::encode(&replies))
 }
 
@@ -142,7 +188,30 @@ pub enum Change {
 /// # Errors
 /// [`wire::Malformed`] if it is not one.
 pub fn decode_decision(bytes: &[u8]) -> Result<Decision, wire::Malformed> {
-    wire::decode(bytes)
+    Decision::decode(bytes)
+}
+
+impl Decision {
+    /// As it travels: of replies that were said before stands behind all else that they were, if there are any.
+    pub(crate) fn encode(mut self) -> Bytes {
+        let repeats = |(log, share): (&LogId, &mut Share)| (*log, replies::fold(&mut share.replies));
+        let behind: BTreeMap<LogId, Vec<Repeat>> =
+            self.shares.iter_mut().map(repeats).filter(|(_, repeats)| !repeats.is_empty()).collect();
+        let front = wire::encode(&self);
+        Bytes::from(if behind.is_empty() { front } else { wire::encode_after(&behind, front) })
+    }
+
+    /// Reads one.
+    pub(crate) fn decode(bytes: &[u8]) -> Result<Decision, wire::Malformed> {
+        let (mut decision, rest) = wire::decode_front::<Decision>(bytes)?;
+        if !rest.is_empty() {
+            for (log, repeats) in wire::decode::<BTreeMap<LogId, Vec<Repeat>>>(rest)? {
+                let share = decision.shares.get_mut(&log).ok_or(wire::Malformed)?;
+                replies::unfold(&mut share.replies, &repeats)?;
+            }
+        }
+        Ok(decision)
+    }
 }
 
 /// A part without anything before its notes: four lists, no sight, no script.
@@ -151,13 +220,18 @@ const NOTHING_BEFORE: [u8; 6] = [0; 6];
 impl Part {
     /// Whether what travels as `bytes` is about notes alone: nodes ask for that themselves, and no client does.
     pub fn is_of_notes(bytes: &[u8]) -> bool {
-        bytes.len() > NOTHING_BEFORE.len() && bytes.starts_with(&NOTHING_BEFORE)
+        let behind = bytes.strip_prefix(&NOTHING_BEFORE);
+        behind.and_then(|behind| behind.first()).is_some_and(|notes| *notes > 0)
     }
 
-    /// As it travels: notes stand behind all else, if there are any.
+    /// As it travels: notes stand behind all else, if there are any, and readers behind these.
     pub fn encode(&self) -> Bytes {
         let front = wire::encode(self);
-        Bytes::from(if self.notes.is_empty() { front } else { wire::encode_after(&self.notes, front) })
+        Bytes::from(match (&self.notes[..], &self.readers[..]) {
+            ([], []) => front,
+            (notes, []) => wire::encode_after(notes, front),
+            (notes, readers) => wire::encode_after(&(notes, readers), front),
+        })
     }
 
     /// Reads one.
@@ -167,7 +241,9 @@ impl Part {
     pub fn decode(bytes: &[u8]) -> Result<Part, wire::Malformed> {
         let (mut part, rest) = wire::decode_front::<Part>(bytes)?;
         if !rest.is_empty() {
-            part.notes = wire::decode(rest)?;
+            let (notes, rest) = wire::decode_front(rest)?;
+            part.notes = notes;
+            part.readers = if rest.is_empty() { Vec::new() } else { wire::decode(rest)? };
         }
         Ok(part)
     }
@@ -288,5 +364,8 @@ mod tests {
         assert!(Part::is_of_notes(&Part { notes: notes.clone(), ..Part::default() }.encode()));
         let sight = Some(Sight::default());
         assert!(!Part::is_of_notes(&Part { notes, sight, ..Part::default() }.encode()));
+        let of_readers = Part { readers: [0, 7].into(), ..Part::default() };
+        assert!(!Part::is_of_notes(&of_readers.encode()));
+        assert_eq!(Part::decode(&of_readers.encode()), Ok(of_readers));
     }
 }

@@ -11,6 +11,7 @@ use quorate_values::{Kind, Meta, Space};
 
 use crate::Mutant;
 use crate::part::{Change, Decision, Export, Share};
+use crate::replies::size_bytes;
 use crate::run::run_on;
 use crate::sessions::Limits;
 
@@ -68,6 +69,9 @@ pub(crate) fn evaluate(
         }
         replies.push((*number, reply));
     }
+    if bench.bytes > bytes_max {
+        return None;
+    }
     let now_ms = if script.is_empty() { 0 } else { bench.now_ms };
     Some(Decision { shares: bench.shares, replies, now_ms })
 }
@@ -88,8 +92,9 @@ impl Workbench {
             is_stray: false,
         };
         for (log, export) in exports {
-            let Export { now_ms, seed, replies, loans, rest } = export;
-            bench.shares.insert(log, Share { now_ms, seed, replies, ..Share::default() });
+            let Export { now_ms, seed, replies, loans, rest, digest } = export;
+            bench.bytes += size_bytes(&replies);
+            bench.shares.insert(log, Share { now_ms, seed, replies, digest, ..Share::default() });
             bench.keys.rest += rest.count;
             for (key, kind) in rest.names {
                 bench.keys.ring.insert((position_of(&key), key), kind);

@@ -28,7 +28,7 @@ impl Times {
         // An export begins with its time.
         let front = |bytes: &Bytes| wire::decode_front::<u64>(bytes).map_or(0, |(now_ms, _)| now_ms);
         let decided = |decision: &Bytes| {
-            let decision = wire::decode::<Decision>(decision).unwrap_or_default();
+            let decision = Decision::decode(decision).unwrap_or_default();
             decision.shares.values().map(|share| share.now_ms).fold(decision.now_ms, u64::max)
         };
         let (found, brought) = match entry {
@@ -36,7 +36,7 @@ impl Times {
             Entry::Global { outcome: Outcome::Committed(decision), .. } => (0, decided(decision)),
             Entry::AtOnce { outcome: Outcome::Committed(decision), .. } => {
                 let own = |decision: Decision| Some(decision.shares.get(&me)?.now_ms);
-                (wire::decode(decision).ok().and_then(own).unwrap_or_default(), decided(decision))
+                (Decision::decode(decision).ok().and_then(own).unwrap_or_default(), decided(decision))
             }
             _ => (0, 0),
         };

@@ -11,13 +11,14 @@ use bytes::Bytes;
 use core::time::Duration;
 use quorate_commit::locks::LockTable;
 use quorate_commit::{
-    Commit, Effect, Entry, Ledger, LogId, Message, State, Transaction, TransactionId, Turn,
+    Commit, Effect, Entry, Ledger, LogId, Message, State, Transaction, TransactionId, Turn, Vote, Word,
 };
 use quorate_kernel::{Cx, Marks, Rng, Time};
 use quorate_replog::Index;
 use quorate_store::Scan;
 
 use crate::Mutant;
+use crate::aside::Aside;
 use crate::desk::{At, Desk};
 use crate::held::{Held, Passing};
 use crate::holds::Holds;
@@ -25,7 +26,7 @@ use crate::layout::{Area, ledger_key, ledger_name, ledger_range};
 use crate::look::Ahead;
 use crate::machine::{Out, Output, Shard, Timer};
 use crate::overlay::Overlay;
-use crate::part::Place;
+use crate::part::{Export, Place};
 use crate::sessions::Limits;
 use crate::shield::Shield;
 use crate::time::Times;
@@ -55,7 +56,7 @@ pub(crate) struct Transactions {
     /// For a mutant: nothing is held back.
     passes: bool,
     /// For a mutant: what was exported once.
-    pub(crate) exported: BTreeMap<TransactionId, Bytes>,
+    pub(crate) exported: BTreeMap<TransactionId, Export>,
 }
 
 impl Transactions {
@@ -70,6 +71,7 @@ impl Transactions {
                 hopes: Vec::new(),
                 unchecked: Vec::new(),
                 ahead: Ahead::default(),
+                aside: Aside::default(),
                 overtaken: BTreeSet::new(),
                 outranked: Vec::new(),
                 reigns: false,
@@ -202,7 +204,7 @@ impl Shard {
     pub(crate) fn carry_on(&mut self, cx: &mut Cx<'_>, mut effects: Vec<Effect>, out: &mut Out) {
         loop {
             for effect in effects.drain(..) {
-                self.effect(effect, out);
+                self.effect(cx, effect, out);
             }
             let looked = self.hopeless(cx).or_else(|| self.next_look(cx, out));
             let woken = if looked.is_none() { self.end_holds_of_younger(cx.marks) } else { Vec::new() };
@@ -243,7 +245,7 @@ impl Shard {
         }
     }
 
-    fn effect(&mut self, effect: Effect, out: &mut Out) {
+    fn effect(&mut self, cx: &mut Cx<'_>, effect: Effect, out: &mut Out) {
         match effect {
             Effect::Append(entry) => {
                 let times = Times::of(&entry, self.transactions.desk.me);
@@ -252,9 +254,17 @@ impl Shard {
                 out.arm(Timer::Propose, Duration::ZERO);
             }
             // What commitment says is about chosen entries: a quorum's disks have them.
-            Effect::Send { to, message } => out.output_early(Output::Tell { to, message }),
+            Effect::Send { to, mut message } => {
+                if let Word::Vote { vote: Vote::Yes(export), .. } = &mut message.word {
+                    *export = self.whole_export(cx, message.id, core::mem::take(export));
+                }
+                out.output_early(Output::Tell { to, message });
+            }
             // As above.
-            Effect::Result { id, outcome } => out.output_early(Output::Transacted { id, outcome }),
+            Effect::Result { id, outcome } => {
+                let outcome = self.transactions.desk.aside.whole_outcome(id, outcome);
+                out.output_early(Output::Transacted { id, outcome });
+            }
             // Nothing happened.
             Effect::NotTaken { id, why } => out.output_early(Output::TransactionNotTaken { id, why }),
             Effect::Waits { id, wait } => self.tell_wait(id, &wait, out),
@@ -273,6 +283,7 @@ impl Shard {
             desk.hopes.clear();
             desk.unchecked.clear();
             desk.ahead = Ahead::default();
+            desk.aside = Aside::default();
             desk.overtaken.clear();
             desk.outranked.clear();
             desk.newest_batch = 0;

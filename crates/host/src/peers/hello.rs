@@ -30,10 +30,11 @@ pub(crate) const FRAME_VERSION: u16 = 1;
 /// - 11: who reads several buckets without locks may ask them to hold what was found. Clusters as in version 1 have one bucket.
 /// - 12: acknowledgements between buckets travel with votes; copies answer reads of nodes without one. Clusters as in version 1 have neither.
 /// - 13: requests that meet go by way of copies. Clusters as in version 1 have none.
-pub(crate) const VERSIONS: (u16, u16) = (1, 13);
+/// - 14: votes and decisions say a reply once, and say which requests only read. Clusters as in version 1 have neither.
+pub(crate) const VERSIONS: (u16, u16) = (1, 14);
 
 /// Clusters of several buckets, of copies or of groups need this version.
-const VERSION_OF_SHAPES: u16 = 13;
+const VERSION_OF_SHAPES: u16 = 14;
 
 /// Kind of a frame that holds a [`Hello`].
 pub(crate) const KIND_HELLO: u16 = 1;

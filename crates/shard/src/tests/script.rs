@@ -7,7 +7,7 @@ use bytes::Bytes;
 use core::num::NonZeroU16;
 use quorate_api::{Bucket, Command, Reply, Request};
 use quorate_commit::LogId;
-use quorate_kernel::{Rng, wire};
+use quorate_kernel::Rng;
 use quorate_store::Store as _;
 use quorate_values::{Effect, Need, by_code, needs_of};
 
@@ -59,8 +59,8 @@ impl Several {
         let Some(decision) = evaluate(LogId(0), &script, exports, &Limits::production()) else {
             return (Vec::new(), None);
         };
-        let bytes = wire::encode(&decision);
-        assert_eq!(wire::decode::<Decision>(&bytes), Ok(decision.clone()), "decisions come back");
+        let bytes = decision.clone().encode();
+        assert_eq!(Decision::decode(&bytes), Ok(decision.clone()), "decisions come back");
         for (log, bench) in &mut self.shards {
             carry_out(bench, &decision, *log);
         }
@@ -112,7 +112,7 @@ fn parts_of(script: &[(u32, Command)]) -> BTreeMap<LogId, Part> {
 fn export(bench: &Bench, part: &Part) -> Option<Export> {
     let mut view = View::reading(&bench.store, &bench.limits, AREA, bench.state, bench.now_ms, 7);
     let (loans, rest) = view.lend(part, bench.limits.commit.payload_bytes_max)?;
-    Some(Export { now_ms: bench.now_ms, seed: 7, replies: Vec::new(), loans, rest })
+    Some(Export { now_ms: bench.now_ms, seed: 7, replies: Vec::new(), loans, rest, digest: None })
 }
 
 fn carry_out(bench: &mut Bench, decision: &Decision, log: LogId) {

@@ -313,7 +313,7 @@ impl Resources for Shelf {
         Part { needs_all: false, items: items.collect() }.encode()
     }
 
-    fn excerpts(&mut self, decision: &Bytes, count: usize) -> Vec<Bytes> {
+    fn excerpts(&mut self, _: TransactionId, decision: &Bytes, count: usize) -> Vec<Bytes> {
         let whole: Decision = wire::decode(decision).expect("decisions are ours");
         let of = |member| -> Decision {
             let his = |found: &&Found| found.member == member;

@@ -37,7 +37,7 @@ pub fn kind_for(mutant: Mutant) -> Kind {
             transactions("node-sums", Play::Workload(Course::Bank))
         }
         Mutant::SeveralReadApart => popular(),
-        Mutant::MeetsElsewhere => Kind {
+        Mutant::MeetsElsewhere | Mutant::AllForgotten => Kind {
             profile: Profile { name: "node-meetings", floors: Vec::new(), ..bundles().profile },
             ..bundles()
         },

@@ -6,6 +6,7 @@ mod broken;
 mod everything;
 mod toys;
 
+mod alone;
 mod bundles;
 mod churn;
 mod commit;
@@ -41,4 +42,5 @@ mod ring_mutants;
 mod ring_steps;
 mod runs;
 mod transcripts;
+mod votes_again;
 mod worlds;

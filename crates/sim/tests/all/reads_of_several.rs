@@ -1,122 +1,14 @@
 //! A schedule in which a read of several keys of one bucket waits, while transactions on them are prepared, decided and carried out. It is played with
 //! the rule that it is about (`quorate-shard`'s `reads.rs`), and, where mutants are compiled in, without.
 
-use std::collections::BTreeMap;
 use std::time::Duration;
 
 use bytes::Bytes;
-use quorate_api::{Command, Reply, Request};
-use quorate_commit::{LogId, Message, Outcome, Transaction, TransactionId, View, Vote, Word};
-use quorate_kernel::{NodeId, wire};
-use quorate_replog::{Config, Member, Replog};
-use quorate_shard::{Decision, Export, Input, Limits, Mutant, Output, Part, Shard, Share};
-use quorate_sim::{Agenda, Boot, Harness, Seen, Verdict, World, WorldOptions};
+use quorate_api::Reply;
+use quorate_commit::TransactionId;
+use quorate_shard::Mutant;
 
-const ME: NodeId = NodeId(1);
-const HERE: LogId = LogId(0);
-const ELSEWHERE: LogId = LogId(1);
-
-/// One copy of one shard, and what it says.
-struct Alone {
-    limits: Limits,
-    said: Vec<Output>,
-}
-
-impl Harness for Alone {
-    type Machine = Shard;
-
-    fn machine(&mut self, node: NodeId, _: Boot) -> Shard {
-        let member = Member { id: node, info: Bytes::new() };
-        Shard::new(Replog::new(node, Config::production(), [member].into()), self.limits.clone())
-    }
-
-    fn output(&mut self, _: Seen<'_, Shard>, output: Output, _: &mut Agenda<Input>) -> Verdict {
-        self.said.push(output);
-        Ok(())
-    }
-}
-
-fn command(words: &[&str]) -> Command {
-    let code = quorate_values::find(words[0].to_lowercase().as_bytes()).expect("a command").code;
-    Command { code, args: words[1..].iter().map(|word| Bytes::copy_from_slice(word.as_bytes())).collect() }
-}
-
-/// A shard that leads its log; transactions on it are coordinated elsewhere, which is played by hand.
-struct Stage(World<Alone>);
-
-impl Stage {
-    fn new(mutant: Option<Mutant>) -> Stage {
-        let limits = Limits::production();
-        #[cfg(feature = "mutants")]
-        let limits = Limits { mutant, ..limits };
-        assert!(mutant.is_none() || cfg!(feature = "mutants"));
-        let mut world = World::new(WorldOptions::calm(1, 1), Alone { limits, said: Vec::new() });
-        world.run_for(Duration::from_secs(5));
-        assert!(world.nodes().machine(ME).is_some_and(Shard::takes_batches), "it leads");
-        Stage(world)
-    }
-
-    fn tell(&mut self, input: Input) {
-        self.0.input(Duration::ZERO, ME, input);
-        self.0.run_for(Duration::from_millis(100));
-        assert_eq!(self.0.failure(), None);
-    }
-
-    fn told(&mut self, id: TransactionId, word: Word) {
-        self.tell(Input::Told(Box::new(Message { from: ELSEWHERE, id, word })));
-    }
-
-    /// Asks for a vote on a transaction that sets a key, and is of this age.
-    fn begin(&mut self, age: u64, key: &str) -> TransactionId {
-        let id = TransactionId { age, origin: 7, sequence: age };
-        let part = Part { commands: [(1, command(&["SET", key, "new"]))].into(), ..Part::default() };
-        let transaction = Transaction {
-            id,
-            coordinator: ELSEWHERE,
-            logs: [HERE, ELSEWHERE].into(),
-            part: part.encode(),
-            others: Vec::new(),
-            settled_before: 0,
-            shares: false,
-            members: Vec::new(),
-        };
-        let cv = View { epoch: 1, number: 1, node: 2 };
-        self.told(id, Word::QueryLocal { cv, min_epoch: 0, transaction: Some(transaction) });
-        id
-    }
-
-    /// What a transaction was voted yes with, if it was.
-    fn vote(&self, of: TransactionId) -> Option<Export> {
-        self.0.harness().said.iter().find_map(|output| match output {
-            Output::Tell {
-                message: Message { id, word: Word::Vote { vote: Vote::Yes(export), .. }, .. },
-                ..
-            } if *id == of => wire::decode(export).ok(),
-            _ => None,
-        })
-    }
-
-    /// Tells that a transaction has happened.
-    fn end(&mut self, id: TransactionId) {
-        let Export { now_ms, seed, replies, .. } = self.vote(id).expect("a vote");
-        let share = Share { now_ms, seed, replies, ..Share::default() };
-        let decision = Decision { shares: BTreeMap::from([(HERE, share)]), ..Decision::default() };
-        let outcome = Outcome::Committed(Bytes::from(wire::encode(&decision)));
-        self.told(id, Word::Global { logs: [HERE, ELSEWHERE].into(), outcome });
-    }
-
-    fn read(&mut self, ticket: u64, words: &[&str]) {
-        self.tell(Input::Read { ticket, requests: [Request::One(command(words))].into() });
-    }
-
-    /// What a read was answered.
-    fn answer(&self, to: u64) -> Option<&Reply> {
-        self.0.harness().said.iter().find_map(|output| match output {
-            Output::Read { ticket, replies, .. } if *ticket == to => replies.first(),
-            _ => None,
-        })
-    }
-}
+use crate::alone::Stage;
 
 fn values(values: [Option<&'static str>; 2]) -> Reply {
     let bulk =

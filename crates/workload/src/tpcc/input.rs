@@ -1,5 +1,6 @@
 //! What clients ask for (the clauses 2.4.1, 2.5.1, 2.6.1, 2.7.1 and 2.8.1).
 
+use bytes::Bytes;
 use quorate_kernel::Rng;
 
 use super::{LINES, Loaded, TpccTransaction};
@@ -74,6 +75,11 @@ impl Terminal {
         let warehouse = number % scale.warehouses + 1;
         let district = number / scale.warehouses % scale.districts + 1;
         Terminal { loaded, warehouse, district, rng }
+    }
+
+    /// The key of the row of its warehouse.
+    pub fn home(&self) -> Bytes {
+        self.loaded.scale.layout.warehouse(self.warehouse)
     }
 
     /// The next transaction, begun at this time in seconds.

@@ -67,6 +67,11 @@ pub(super) struct Client {
 }
 
 impl Client {
+    /// As [`Source::home`].
+    pub(super) fn home(&self) -> Option<Bytes> {
+        self.source.home()
+    }
+
     pub(super) fn new(mut source: Source, manner: Manner) -> Client {
         let drawn = source.next(Duration::ZERO);
         Client {

@@ -44,6 +44,8 @@ pub(super) struct Crowd {
     stage: Stage,
     told: BTreeSet<(NodeId, NodeId)>,
     clients: Vec<Client>,
+    /// To which node each of them is connected.
+    doors: Vec<NodeId>,
     /// For each client, then each loader: the first number of its round, and when its newest answer came.
     rounds: Vec<(u64, Duration)>,
     counter: u64,
@@ -55,6 +57,11 @@ pub(super) struct Crowd {
     pub(super) tally: Tally,
 }
 
+/// The node of this place, if they stand in a circle.
+fn node_at(place: usize, nodes: usize) -> NodeId {
+    NodeId((place % nodes) as u64 + 1)
+}
+
 impl Crowd {
     pub(super) fn new(setup: Setup) -> Crowd {
         let mut rng = Rng::new(setup.seed ^ 0x6372_6f77_6421);
@@ -62,6 +69,7 @@ impl Crowd {
         let clients = sources.into_iter().map(|source| Client::new(source, setup.manner)).collect();
         let loaders = setup.nodes * LOADERS_PER_NODE;
         Crowd {
+            doors: (0..setup.clients).map(|client| node_at(client, setup.nodes)).collect(),
             rounds: vec![(0, Duration::ZERO); setup.clients + loaders],
             loading: vec![0; loaders],
             tally: Tally::new(setup.load.kinds()),
@@ -82,7 +90,19 @@ impl Crowd {
     }
 
     fn node_of(&self, asker: usize) -> NodeId {
-        NodeId((asker % self.setup.nodes) as u64 + 1)
+        self.doors.get(asker).copied().unwrap_or_else(|| node_at(asker, self.setup.nodes))
+    }
+
+    /// Clients whose node leads what they are about go to the next that does not.
+    fn go_away(&mut self, nodes: &Nodes<Node>) {
+        for (door, client) in self.doors.iter_mut().zip(&self.clients) {
+            let home = client.home().map(|key| Bucket::of_key(&key, self.setup.buckets));
+            if let Some(leader) =
+                home.and_then(|bucket| leader(nodes, bucket)).filter(|leader| leader == door)
+            {
+                *door = node_at(leader.0 as usize, self.setup.nodes);
+            }
+        }
     }
 
     /// Hands a round to the asker's node, where it arrives `after` from now.
@@ -223,6 +243,9 @@ impl Harness for Crowd {
         if !self.is_formed(nodes) || agenda.now() < SETTLE {
             agenda.wake(FORM_EVERY, FORM);
             return Ok(());
+        }
+        if self.setup.away {
+            self.go_away(nodes);
         }
         self.stage = Stage::Loading;
         (0..self.loading.len()).try_for_each(|loader| match self.stage {

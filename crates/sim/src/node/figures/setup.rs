@@ -3,6 +3,7 @@
 use std::num::NonZeroU16;
 use std::time::Duration;
 
+use bytes::Bytes;
 use quorate_kernel::Rng;
 use quorate_node::Limits;
 use quorate_workload::tpcc::{self, Layout, Loaded, Scale, Terminal, TpccTransaction};
@@ -110,6 +111,8 @@ pub struct Setup {
     pub load: Load,
     /// And how.
     pub manner: Manner,
+    /// Whether each client of TPC-C is connected to a node that does not lead the bucket of its warehouse.
+    pub away: bool,
     /// What a message costs the node that takes it.
     pub service: Service,
     /// One way between two nodes.
@@ -144,6 +147,7 @@ impl Setup {
             clients,
             load,
             manner,
+            away: false,
             service: Service::eight_workers(),
             network: Latency::Uniform(micros(150), micros(250)),
             client: super::runs::CLIENT_ONE_WAY,
@@ -227,7 +231,9 @@ impl Setup {
             }
             Load::Tpcc { scale } => {
                 let loaded = Loaded::new(scale, self.seed);
-                let terminal = |number| Terminal::new(loaded.clone(), number as u64, rng.fork());
+                // Their warehouses are spread over all that there are.
+                let apart = scale.warehouses / self.clients as u64;
+                let terminal = |number| Terminal::new(loaded.clone(), number as u64 * apart, rng.fork());
                 (0..self.clients).map(terminal).map(Source::Tpcc).collect()
             }
             Load::Contest { skew, long } => {
@@ -248,6 +254,14 @@ pub(super) enum Source {
 }
 
 impl Source {
+    /// A key of where most of what it asks for lies, if there is such a place.
+    pub(super) fn home(&self) -> Option<Bytes> {
+        match self {
+            Source::Ycsb(..) | Source::Contest(_) => None,
+            Source::Tpcc(terminal) => Some(terminal.home()),
+        }
+    }
+
     pub(super) fn next(&mut self, now: Duration) -> Job {
         match self {
             Source::Ycsb(ycsb, frontier) => Job::Ycsb(ycsb.next(frontier)),

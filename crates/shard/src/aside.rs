@@ -1,0 +1,105 @@
+//! What votes and decisions say, and logs do not keep.
+//!
+//! A participant's log keeps its vote without the replies that its commands will give: as long as the vote stands nothing of what they are about
+//! changes, so whoever leads the log next runs them again, with the same time and chance, and says the same. The
+//! coordinator's log keeps the decision with the replies, since the origin may ask again when everything has changed; but not those of
+//! requests that only read, which may just as well be asked anew.
+
+use alloc::collections::BTreeMap;
+use bytes::Bytes;
+use quorate_commit::{Attempt, Outcome, State, TransactionId};
+use quorate_kernel::Cx;
+
+use crate::desk::{Desk, run_part};
+use crate::machine::Shard;
+use crate::part::{Decision, Export, Part, digest};
+use crate::replies::size_bytes;
+use crate::view::View;
+
+/// Replies of fewer bytes than this are logged: what is kept in their place is no shorter.
+const LOGGED_BYTES_MAX: usize = 16;
+
+/// Like locks it is the primary's, and volatile.
+#[derive(Debug, Default)]
+pub(crate) struct Aside {
+    /// Exports of standing votes, with their replies.
+    found: BTreeMap<TransactionId, Bytes>,
+    /// Decisions on their way into the log, with all replies.
+    decided: BTreeMap<TransactionId, Decision>,
+}
+
+impl Aside {
+    /// It has its outcome, or will vote anew.
+    pub(crate) fn forget_found(&mut self, id: TransactionId) {
+        self.found.remove(&id);
+    }
+
+    /// A coordinator has decided this, for the origin.
+    pub(crate) fn decided(&mut self, id: TransactionId, decision: Decision) {
+        self.decided.insert(id, decision);
+    }
+
+    /// The decision on `id` with all replies, once.
+    pub(crate) fn take_decided(&mut self, id: TransactionId) -> Option<Decision> {
+        self.decided.remove(&id)
+    }
+
+    /// The outcome as the origin is told it.
+    pub(crate) fn whole_outcome(&mut self, id: TransactionId, outcome: Outcome) -> Outcome {
+        match (outcome, self.take_decided(id)) {
+            (Outcome::Committed(_), Some(decision)) => Outcome::Committed(decision.encode()),
+            (outcome, _) => outcome,
+        }
+    }
+}
+
+impl Desk {
+    /// A transaction has its locks, and this was found under them.
+    pub(crate) fn ready(&mut self, id: TransactionId, decides: bool, found: (Export, bool)) -> Attempt {
+        let (export, stays) = found;
+        let bytes_max = self.limits.commit.payload_bytes_max;
+        let replies_bytes = size_bytes(&export.replies);
+        let whole = export.clone().encode();
+        if replies_bytes.max(whole.len()) > bytes_max {
+            return Attempt::TooLarge;
+        }
+        let logs_all = decides || replies_bytes <= LOGGED_BYTES_MAX;
+        self.aside.found.remove(&id);
+        if logs_all {
+            return Attempt::Ready { export: whole, stays };
+        }
+        self.aside.found.insert(id, whole);
+        Attempt::Ready { export: export.logged().encode(), stays }
+    }
+}
+
+impl Shard {
+    /// The export of a vote that stands, which the log keeps as `logged`, with its replies.
+    pub(crate) fn whole_export(&mut self, cx: &mut Cx<'_>, id: TransactionId, logged: Bytes) -> Bytes {
+        if let Some(whole) = self.transactions.desk.aside.found.get(&id) {
+            return whole.clone();
+        }
+        let (Ok(mut export), Some(record)) =
+            (Export::decode(&logged), self.transactions.commit.ledger().get(id))
+        else {
+            return logged;
+        };
+        let is_standing = matches!(&record.state, State::Prepared(stands) if *stands == logged);
+        let Some(voted) = export.digest.take().filter(|_| is_standing) else { return logged };
+        let part = Part::of(&record.transaction);
+        cx.marks.hit("shard.vote.found_again");
+        let area = self.log.data_prefix();
+        let mut view = View::reading(&*cx.store, &self.limits, area, self.state, export.now_ms, export.seed);
+        view.shield = core::mem::take(&mut self.transactions.shield);
+        view.begin_transaction(export.now_ms, export.seed);
+        export.replies = run_part(&mut view, &part);
+        self.transactions.shield = core::mem::take(&mut view.shield);
+        if digest(&export.replies) != voted {
+            self.transactions.desk.strayed.get_or_insert(id);
+            return logged;
+        }
+        let whole = export.encode();
+        self.transactions.desk.aside.found.insert(id, whole.clone());
+        whole
+    }
+}
