@@ -57,19 +57,16 @@ impl Desk {
     /// A transaction has its locks, and this was found under them.
     pub(crate) fn ready(&mut self, id: TransactionId, decides: bool, found: (Export, bool)) -> Attempt {
         let (export, stays) = found;
-        let bytes_max = self.limits.commit.payload_bytes_max;
         let replies_bytes = size_bytes(&export.replies);
-        let whole = export.clone().encode();
-        if replies_bytes.max(whole.len()) > bytes_max {
+        let logged = (!decides && replies_bytes > LOGGED_BYTES_MAX).then(|| export.clone().logged().encode());
+        let whole = export.encode();
+        if replies_bytes.max(whole.len()) > self.limits.commit.payload_bytes_max {
             return Attempt::TooLarge;
         }
-        let logs_all = decides || replies_bytes <= LOGGED_BYTES_MAX;
         self.aside.found.remove(&id);
-        if logs_all {
-            return Attempt::Ready { export: whole, stays };
-        }
+        let Some(logged) = logged else { return Attempt::Ready { export: whole, stays } };
         self.aside.found.insert(id, whole);
-        Attempt::Ready { export: export.logged().encode(), stays }
+        Attempt::Ready { export: logged, stays }
     }
 }
 
