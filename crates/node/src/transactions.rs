@@ -116,7 +116,7 @@ impl Transactions {
             self.gathers_since.get_or_insert(taken_at);
         }
         let (origin, not_before, shares) = (self.origin, taken_at, plan.may_share());
-        let is_reader = shares && (plan.only_reads() || self.all_forgotten);
+        let is_reader = shares && plan.parts.len() > 1 && (plan.only_reads() || self.all_forgotten);
         let open = Open {
             origin,
             address,
@@ -262,7 +262,7 @@ impl Transactions {
                     decode_decision(decision).ok().and_then(|all| open.plan.whole.reply(&all, chance));
                 if reply.is_none() && open.is_reader {
                     marks.hit("node.transaction.read_anew");
-                    self.go_alone(id.sequence, now);
+                    self.ask_anew(id.sequence, now);
                     return None;
                 }
                 // It happened; a decision that cannot be read leaves open how.
@@ -272,7 +272,11 @@ impl Transactions {
                 Cause::Resource => Outcome::Done(Reply::NilArray),
                 Cause::TooLarge => Outcome::Refused(Refusal::ValuesTooLarge),
                 Cause::Crowded => {
-                    self.go_alone(id.sequence, now);
+                    if let Some(open) = self.open.get_mut(&id.sequence) {
+                        self.meetings.remove(open);
+                        (open.shares, open.meets) = (false, false);
+                    }
+                    self.try_again(id.sequence, now);
                     return None;
                 }
                 Cause::Settled => {
@@ -298,16 +302,15 @@ impl Transactions {
         }
     }
 
-    /// Nothing of it happened, or it only reads and what it found is lost: it is tried again, and goes with no others.
-    fn go_alone(&mut self, sequence: u64, now: Time) {
+    /// It only reads, and what it found is lost. Next time it is remembered.
+    fn ask_anew(&mut self, sequence: u64, now: Time) {
         if let Some(open) = self.open.get_mut(&sequence) {
-            self.meetings.remove(open);
-            (open.shares, open.meets, open.is_reader) = (false, false, false);
+            open.is_reader = false;
         }
         self.try_again(sequence, now);
     }
 
-    /// Nothing of it happened, and it is tried again soon, as somebody new of the same age.
+    /// Nothing came of it, and it is tried again soon, as somebody new of the same age.
     fn try_again(&mut self, sequence: u64, now: Time) {
         const REST: Duration = Duration::from_millis(5);
         let Some(open) = self.leave(sequence) else { return };

@@ -13,19 +13,19 @@ use quorate_kernel::Cx;
 use crate::desk::{Desk, run_part};
 use crate::machine::Shard;
 use crate::part::{Decision, Export, Part, digest};
-use crate::replies::size_bytes;
+use crate::replies::plain_bytes;
 use crate::view::View;
 
-/// Replies of fewer bytes than this are logged: what is kept in their place is no shorter.
-const LOGGED_BYTES_MAX: usize = 16;
+/// Replies of no more bytes than this are logged: what is kept in their place is no shorter.
+const LOGGED_BYTES_MAX: usize = 8;
 
-/// Like locks it is the primary's, and volatile.
+/// Like locks it is the primary's, and volatile. Each with what the log has in its place: only beside that it is true.
 #[derive(Debug, Default)]
 pub(crate) struct Aside {
     /// Exports of standing votes, with their replies.
-    found: BTreeMap<TransactionId, Bytes>,
+    found: BTreeMap<TransactionId, (Bytes, Bytes)>,
     /// Decisions on their way into the log, with all replies.
-    decided: BTreeMap<TransactionId, Decision>,
+    decided: BTreeMap<TransactionId, (Bytes, Decision)>,
 }
 
 impl Aside {
@@ -34,21 +34,35 @@ impl Aside {
         self.found.remove(&id);
     }
 
-    /// A coordinator has decided this, for the origin.
-    pub(crate) fn decided(&mut self, id: TransactionId, decision: Decision) {
-        self.decided.insert(id, decision);
+    /// A coordinator has decided this. What is to be logged of it, where these members only read.
+    pub(crate) fn decided(&mut self, id: TransactionId, decision: Decision, readers: &[u32]) -> Bytes {
+        if readers.is_empty() {
+            return decision.encode();
+        }
+        let logged = decision.clone().remembered(readers).encode();
+        self.decided.insert(id, (logged.clone(), decision));
+        logged
+    }
+
+    /// It does not happen after all.
+    pub(crate) fn forget_decided(&mut self, id: TransactionId) {
+        self.decided.remove(&id);
     }
 
     /// The decision on `id` with all replies, once.
-    pub(crate) fn take_decided(&mut self, id: TransactionId) -> Option<Decision> {
-        self.decided.remove(&id)
+    pub(crate) fn take_decided(&mut self, id: TransactionId, logged: &Bytes) -> Option<Decision> {
+        let (beside, decision) = self.decided.remove(&id)?;
+        (beside == *logged).then_some(decision)
     }
 
     /// The outcome as the origin is told it.
     pub(crate) fn whole_outcome(&mut self, id: TransactionId, outcome: Outcome) -> Outcome {
-        match (outcome, self.take_decided(id)) {
-            (Outcome::Committed(_), Some(decision)) => Outcome::Committed(decision.encode()),
-            (outcome, _) => outcome,
+        match outcome {
+            Outcome::Committed(logged) => {
+                let whole = self.take_decided(id, &logged);
+                Outcome::Committed(whole.map_or(logged, Decision::encode))
+            }
+            Outcome::Aborted(refusal) => Outcome::Aborted(refusal),
         }
     }
 }
@@ -57,7 +71,7 @@ impl Desk {
     /// A transaction has its locks, and this was found under them.
     pub(crate) fn ready(&mut self, id: TransactionId, decides: bool, found: (Export, bool)) -> Attempt {
         let (export, stays) = found;
-        let replies_bytes = size_bytes(&export.replies);
+        let replies_bytes = plain_bytes(&export.replies);
         let logged = (!decides && replies_bytes > LOGGED_BYTES_MAX).then(|| export.clone().logged().encode());
         let whole = export.encode();
         if replies_bytes.max(whole.len()) > self.limits.commit.payload_bytes_max {
@@ -65,7 +79,7 @@ impl Desk {
         }
         self.aside.found.remove(&id);
         let Some(logged) = logged else { return Attempt::Ready { export: whole, stays } };
-        self.aside.found.insert(id, whole);
+        self.aside.found.insert(id, (logged.clone(), whole));
         Attempt::Ready { export: logged, stays }
     }
 }
@@ -73,7 +87,8 @@ impl Desk {
 impl Shard {
     /// The export of a vote that stands, which the log keeps as `logged`, with its replies.
     pub(crate) fn whole_export(&mut self, cx: &mut Cx<'_>, id: TransactionId, logged: Bytes) -> Bytes {
-        if let Some(whole) = self.transactions.desk.aside.found.get(&id) {
+        let found = self.transactions.desk.aside.found.get(&id);
+        if let Some((_, whole)) = found.filter(|(beside, _)| *beside == logged) {
             return whole.clone();
         }
         let (Ok(mut export), Some(record)) =
@@ -96,7 +111,7 @@ impl Shard {
             return logged;
         }
         let whole = export.encode();
-        self.transactions.desk.aside.found.insert(id, whole.clone());
+        self.transactions.desk.aside.found.insert(id, (logged, whole.clone()));
         whole
     }
 }

@@ -124,7 +124,7 @@ impl Resources for At<'_, '_> {
     fn hand_over(&mut self, transaction: &Transaction, commits: bool) -> Vec<TransactionId> {
         let id = transaction.id;
         if !commits {
-            self.desk.aside.take_decided(id);
+            self.desk.aside.forget_decided(id);
         }
         if !self.desk.ahead.hand_over(id, commits) {
             return Vec::new();
@@ -150,12 +150,10 @@ impl Resources for At<'_, '_> {
         let exports: BTreeMap<LogId, Export> = exports.iter().map(read).collect();
         let Part { script, readers, .. } = Part::of(transaction);
         match evaluate(self.desk.me, &script, exports, &self.desk.limits) {
-            Some(decision) if readers.is_empty() => Verdict::Commit(decision.encode()),
-            Some(decision) => {
-                self.desk.aside.decided(transaction.id, decision.clone());
-                Verdict::Commit(decision.remembered(&readers).encode())
+            Some(decision) if decision.replies_bytes() <= self.desk.limits.commit.payload_bytes_max => {
+                Verdict::Commit(self.desk.aside.decided(transaction.id, decision, &readers))
             }
-            None => Verdict::TooLarge,
+            _ => Verdict::TooLarge,
         }
     }
 
@@ -170,7 +168,7 @@ impl Resources for At<'_, '_> {
     }
 
     fn excerpts(&mut self, bundle: TransactionId, decision: &Bytes, count: usize) -> Vec<Bytes> {
-        let whole = self.desk.aside.take_decided(bundle);
+        let whole = self.desk.aside.take_decided(bundle, decision);
         let whole = whole.unwrap_or_else(|| Decision::decode(decision).unwrap_or_default());
         whole.excerpts(count).into_iter().map(Decision::encode).collect()
     }

@@ -192,11 +192,19 @@ pub fn decode_decision(bytes: &[u8]) -> Result<Decision, wire::Malformed> {
 }
 
 impl Decision {
-    /// As it travels: of replies that were said before stands behind all else that they were, if there are any.
+    /// Bytes of the replies that logs give, each by itself.
+    pub(crate) fn replies_bytes(&self) -> usize {
+        self.shares.values().map(|share| replies::plain_bytes(&share.replies)).sum()
+    }
+
+    /// As it travels: of replies that were said before stands behind all else that they were, if there are any. Not of those of one log alone:
+    /// where there is one bucket, nodes may know nothing of that.
     pub(crate) fn encode(mut self) -> Bytes {
         let repeats = |(log, share): (&LogId, &mut Share)| (*log, replies::fold(&mut share.replies));
-        let behind: BTreeMap<LogId, Vec<Repeat>> =
-            self.shares.iter_mut().map(repeats).filter(|(_, repeats)| !repeats.is_empty()).collect();
+        let mut behind: BTreeMap<LogId, Vec<Repeat>> = BTreeMap::new();
+        if self.shares.len() > 1 {
+            behind = self.shares.iter_mut().map(repeats).filter(|(_, repeats)| !repeats.is_empty()).collect();
+        }
         let front = wire::encode(&self);
         Bytes::from(if behind.is_empty() { front } else { wire::encode_after(&behind, front) })
     }

@@ -5,15 +5,17 @@
 
 use alloc::collections::BTreeMap;
 use alloc::vec::Vec;
-use quorate_api::Reply;
+use quorate_api::{ErrorReply, Reply};
 use quorate_kernel::wire::{self, Malformed};
 use serde::{Deserialize, Serialize};
 
 /// Replies, each with the number of its command.
 pub(crate) type Replies = Vec<(u32, Reply)>;
 
-/// Replies of fewer bytes than this are said again: there is nothing to be gained.
-const REPEATED_BYTES_MIN: usize = 32;
+/// Replies of fewer bytes than this are said again: there is little to be gained.
+const REPEATED_BYTES_MIN: usize = 16;
+/// What was folded is not believed to be longer than this. What this program says keeps within its limits unfolded, which are far smaller.
+const UNFOLDED_BYTES_MAX: usize = 64 << 20;
 
 /// A reply that was said before.
 #[derive(Debug, Clone, Copy, PartialEq, Eq, Serialize, Deserialize)]
@@ -26,9 +28,23 @@ pub(crate) struct Repeat {
     same_as: u32,
 }
 
-/// What replies come to where each stands by itself, as their clients get them.
-pub(crate) fn size_bytes(replies: &[(u32, Reply)]) -> usize {
-    replies.iter().map(|(_, reply)| reply.size_bytes()).sum()
+/// What replies come to where each stands by itself: their bytes when encoded, about, and not more.
+pub(crate) fn plain_bytes(replies: &[(u32, Reply)]) -> usize {
+    replies.iter().map(|(_, reply)| bytes_of(reply)).sum()
+}
+
+fn bytes_of(reply: &Reply) -> usize {
+    1 + match reply {
+        Reply::Ok | Reply::Nil | Reply::NilArray => 0,
+        Reply::Int(_) | Reply::Bool(_) => 1,
+        Reply::Double(_) => 8,
+        Reply::Simple(text) | Reply::Error(ErrorReply(text)) => 1 + text.len(),
+        Reply::Bulk(bytes) | Reply::Verbatim(_, bytes) => 1 + bytes.len(),
+        Reply::Array(items) | Reply::Set(items) => 1 + items.iter().map(bytes_of).sum::<usize>(),
+        Reply::Map(pairs) => {
+            1 + pairs.iter().map(|(key, value)| bytes_of(key) + bytes_of(value)).sum::<usize>()
+        }
+    }
 }
 
 /// Takes out of `replies` those that were said before.
@@ -38,7 +54,7 @@ pub(crate) fn fold(replies: &mut Replies) -> Vec<Repeat> {
     let (mut repeats, mut places) = (Vec::new(), 0..);
     replies.retain(|(number, reply)| {
         let place = places.next().unwrap_or_default();
-        if reply.size_bytes() < REPEATED_BYTES_MIN {
+        if bytes_of(reply) < REPEATED_BYTES_MIN {
             return true;
         }
         let same_as = *said.entry(wire::encode(reply)).or_insert(place);
@@ -53,18 +69,23 @@ pub(crate) fn fold(replies: &mut Replies) -> Vec<Repeat> {
 /// Puts back what [`fold`] took out.
 ///
 /// # Errors
-/// [`Malformed`] if one is to be the same as what does not come before it.
+/// [`Malformed`] if one is to be the same as what does not come before it, or all of them are too long.
 pub(crate) fn unfold(replies: &mut Replies, repeats: &[Repeat]) -> Result<(), Malformed> {
     if repeats.is_empty() {
         return Ok(());
     }
     let mut all: Replies = Vec::with_capacity(replies.len());
     let mut said = core::mem::take(replies).into_iter();
+    let mut bytes = 0;
     for Repeat { place, number, same_as } in repeats {
         let before = (*place as usize).checked_sub(all.len()).ok_or(Malformed)?;
         all.extend(said.by_ref().take(before));
         let (_, same) =
             all.get(*same_as as usize).filter(|_| all.len() == *place as usize).ok_or(Malformed)?;
+        bytes += bytes_of(same);
+        if bytes > UNFOLDED_BYTES_MAX {
+            return Err(Malformed);
+        }
         all.push((*number, same.clone()));
     }
     all.extend(said);
@@ -109,6 +130,8 @@ mod tests {
             for log in 0..4 {
                 decision.shares.insert(LogId(log), Share { replies: replies(20), ..Share::default() });
             }
+            let plain: usize = decision.shares.values().map(|share| plain_bytes(&share.replies)).sum();
+            assert!(plain <= wire::encode(&decision).len(), "nothing is refused that would fit as it is");
             let heard = Decision::decode(&decision.clone().encode());
             assert_eq!(format!("{heard:?}"), format!("{:?}", Ok::<_, Malformed>(decision)), "seed {seed}");
         }
@@ -123,6 +146,27 @@ mod tests {
         };
         let (one, hundred) = (export(1).encode().len(), export(100).encode().len());
         assert!(hundred < one + 100 * 4, "{one} bytes for one, {hundred} for a hundred");
+    }
+
+    /// In clusters of one bucket, some of whose nodes may know nothing of this.
+    #[test]
+    fn decisions_of_one_log_stand_as_ever() {
+        let value = Reply::bulk(Bytes::from(alloc::vec![7; 100]));
+        let mut decision = Decision::default();
+        let replies = (0..9).map(|number| (number, value.clone())).collect();
+        decision.shares.insert(LogId(0), Share { replies, ..Share::default() });
+        assert_eq!(decision.clone().encode(), wire::encode(&decision));
+    }
+
+    #[test]
+    fn what_would_be_far_too_long_is_refused() {
+        let large = Reply::bulk(Bytes::from(alloc::vec![7; UNFOLDED_BYTES_MAX / 4]));
+        let unfolded = |count: u32| {
+            let repeats: Vec<Repeat> =
+                (1..=count).map(|place| Repeat { place, number: place, same_as: 0 }).collect();
+            unfold(&mut alloc::vec![(0, large.clone())], &repeats)
+        };
+        assert_eq!((unfolded(3), unfolded(4)), (Ok(()), Err(Malformed)));
     }
 
     #[test]

@@ -11,7 +11,6 @@ use quorate_values::{Kind, Meta, Space};
 
 use crate::Mutant;
 use crate::part::{Change, Decision, Export, Share};
-use crate::replies::size_bytes;
 use crate::run::run_on;
 use crate::sessions::Limits;
 
@@ -69,9 +68,6 @@ pub(crate) fn evaluate(
         }
         replies.push((*number, reply));
     }
-    if bench.bytes > bytes_max {
-        return None;
-    }
     let now_ms = if script.is_empty() { 0 } else { bench.now_ms };
     Some(Decision { shares: bench.shares, replies, now_ms })
 }
@@ -93,7 +89,6 @@ impl Workbench {
         };
         for (log, export) in exports {
             let Export { now_ms, seed, replies, loans, rest, digest } = export;
-            bench.bytes += size_bytes(&replies);
             bench.shares.insert(log, Share { now_ms, seed, replies, digest, ..Share::default() });
             bench.keys.rest += rest.count;
             for (key, kind) in rest.names {
