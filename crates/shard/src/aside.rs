@@ -22,7 +22,7 @@ const LOGGED_BYTES_MAX: usize = 8;
 /// Like locks it is the primary's, and volatile. Each with what the log has in its place: only beside that it is true.
 #[derive(Debug, Default)]
 pub(crate) struct Aside {
-    /// Exports of standing votes, with their replies.
+    /// Exports of standing votes, with their replies: those that this primary gave.
     found: BTreeMap<TransactionId, (Bytes, Bytes)>,
     /// Decisions on their way into the log, with all replies.
     decided: BTreeMap<TransactionId, (Bytes, Decision)>,
@@ -72,14 +72,15 @@ impl Desk {
     pub(crate) fn ready(&mut self, id: TransactionId, decides: bool, found: (Export, bool)) -> Attempt {
         let (export, stays) = found;
         let replies_bytes = plain_bytes(&export.replies);
-        let logged = (!decides && replies_bytes > LOGGED_BYTES_MAX).then(|| export.clone().logged().encode());
+        let short = (!decides && replies_bytes > LOGGED_BYTES_MAX).then(|| export.clone().logged().encode());
         let whole = export.encode();
         if replies_bytes.max(whole.len()) > self.limits.commit.payload_bytes_max {
             return Attempt::TooLarge;
         }
-        self.aside.found.remove(&id);
-        let Some(logged) = logged else { return Attempt::Ready { export: whole, stays } };
-        self.aside.found.insert(id, (logged.clone(), whole));
+        let logged = short.unwrap_or_else(|| whole.clone());
+        if !decides {
+            self.aside.found.insert(id, (logged.clone(), whole));
+        }
         Attempt::Ready { export: logged, stays }
     }
 }

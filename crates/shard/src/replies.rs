@@ -49,6 +49,9 @@ fn bytes_of(reply: &Reply) -> usize {
 
 /// Takes out of `replies` those that were said before.
 pub(crate) fn fold(replies: &mut Replies) -> Vec<Repeat> {
+    if replies.len() < 2 {
+        return Vec::new();
+    }
     // By their bytes: of numbers that are equal there are two that are not the same (0.0 and -0.0).
     let mut said: BTreeMap<Vec<u8>, u32> = BTreeMap::new();
     let (mut repeats, mut places) = (Vec::new(), 0..);

@@ -27,16 +27,16 @@ impl Times {
     pub(crate) fn of(entry: &Entry, me: LogId) -> Times {
         // An export begins with its time.
         let front = |bytes: &Bytes| wire::decode_front::<u64>(bytes).map_or(0, |(now_ms, _)| now_ms);
-        let decided = |decision: &Bytes| {
-            let decision = Decision::decode(decision).unwrap_or_default();
+        let decode = |decision: &Bytes| Decision::decode(decision).unwrap_or_default();
+        let brought = |decision: &Decision| {
             decision.shares.values().map(|share| share.now_ms).fold(decision.now_ms, u64::max)
         };
         let (found, brought) = match entry {
             Entry::Local { vote: Vote::Yes(export), .. } => (front(export), 0),
-            Entry::Global { outcome: Outcome::Committed(decision), .. } => (0, decided(decision)),
+            Entry::Global { outcome: Outcome::Committed(decision), .. } => (0, brought(&decode(decision))),
             Entry::AtOnce { outcome: Outcome::Committed(decision), .. } => {
-                let own = |decision: Decision| Some(decision.shares.get(&me)?.now_ms);
-                (Decision::decode(decision).ok().and_then(own).unwrap_or_default(), decided(decision))
+                let decision = decode(decision);
+                (decision.shares.get(&me).map_or(0, |share| share.now_ms), brought(&decision))
             }
             _ => (0, 0),
         };
