@@ -2,16 +2,21 @@
 
 use std::io::{Read, Write};
 use std::net::{TcpListener, TcpStream};
-use std::sync::atomic::Ordering;
+use std::sync::atomic::{AtomicU32, Ordering};
 
 use crate::common::{Node, PATIENCE, Wish, command, start, until, wish};
 use quorate_kernel::NodeId;
 use quorate_node::{Endpoints, Member};
 
-/// A port that was free a moment ago, for nodes that must know each other's addresses beforehand.
+/// A port that nobody listens at, for nodes that must know each other's addresses beforehand. It is below those that the system gives to
+/// connections, or one could have it before the node does.
 fn free_port() -> String {
-    let listener = TcpListener::bind("127.0.0.1:0").expect("a free port");
-    listener.local_addr().expect("bound").to_string()
+    static TRIED: AtomicU32 = AtomicU32::new(0);
+    let from = std::process::id();
+    let ports =
+        (0..10_000).map(|_| from.wrapping_add(TRIED.fetch_add(1, Ordering::Relaxed)) % 10_000 + 20_000);
+    let mut ports = ports.map(|port| format!("127.0.0.1:{port}"));
+    ports.find(|port| TcpListener::bind(port).is_ok()).expect("a free port")
 }
 
 fn member(id: u64, peer: &str) -> Member {
