@@ -130,6 +130,19 @@ pub enum Policies {
     Restless,
 }
 
+/// When idle processors are kept awake.
+#[derive(Debug, Clone, Copy, PartialEq, Eq, Default, Serialize, Deserialize)]
+#[serde(rename_all = "lowercase")]
+pub enum KeepAwake {
+    /// In virtual machines, as far as the node may.
+    #[default]
+    Auto,
+    /// Always while the node has much to do in little time.
+    On,
+    /// Never.
+    Off,
+}
+
 /// A number of bytes, in the file either a plain number or a string such as `"64 MiB"`.
 #[derive(Clone, Copy, PartialEq, Eq, PartialOrd, Ord, Serialize, Deserialize)]
 #[serde(try_from = "load::BytesText", into = "load::BytesText")]
@@ -309,6 +322,17 @@ section! {
 }
 
 section! {
+    /// The processors of this machine.
+    pub struct Processors {
+        /// "auto", "on" or "off": whether idle ones stay awake while the node's loop turns more than a thousand times a second. A request waits for
+        /// several that wake up, 30 us and more each in a virtual machine, so that a client alone can wait twice as long with "off". With
+        /// "on" each idle processor of the machine uses as much power as a busy one meanwhile. "auto": in virtual machines whose idle
+        /// processors go back to their host (driver "haltpoll"). Needs Linux, and the right to write /dev/cpu_dma_latency, which root has.
+        awake: KeepAwake = KeepAwake::Auto,
+    }
+}
+
+section! {
     /// What clients may take. Each limit has a stated answer; none lets memory grow without bound.
     pub struct Limits {
         /// Connections of clients; further ones read "-ERR max number of clients reached". Too large: the process runs out of
@@ -397,6 +421,7 @@ document! {
         durable: Durable,
         storage: Storage,
         timing: Timing,
+        processors: Processors,
         limits: Limits,
         peers: Peers,
         admin: Admin,

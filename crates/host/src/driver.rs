@@ -22,6 +22,7 @@ use quorate_kernel::{ClusterId, Event, Marks, NodeId, Position, Rng, Time};
 use quorate_node::{AdminOutcome, Input, Output, Ticket};
 use quorate_store::Store;
 
+use crate::awake::Wakefulness;
 use crate::clients::Clients;
 use crate::clock::Clock;
 use crate::config::{Config, Durability};
@@ -78,6 +79,7 @@ pub(crate) struct Driver<M: Hosted> {
     pub(crate) joined: Option<Joined>,
     pub(crate) sync_policy: SyncPolicy,
     pub(crate) sync_thread: Option<SyncThread>,
+    pub(crate) wakefulness: Wakefulness,
     pub(crate) live: Live<M>,
 }
 
@@ -160,6 +162,7 @@ impl<M: Hosted> Driver<M> {
             }
             self.handle.beat();
             let began = self.clock.now();
+            self.wakefulness.turn(began);
             self.turn(&events, began)?;
             let took = self.clock.now().since(began);
             self.live.stats.turns += 1;

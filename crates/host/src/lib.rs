@@ -11,6 +11,7 @@
 
 mod accept;
 mod admin;
+mod awake;
 mod buffer;
 mod clients;
 mod clock;

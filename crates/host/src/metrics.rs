@@ -110,6 +110,11 @@ impl Picture {
             ("disk_full", "1 while writes are refused for want of space", u64::from(host.disk_full)),
             ("log_sync_average_microseconds", "Moving average of a sync", host.sync_average_us),
             ("log_sync_beside", "1 while syncs run beside the loop", u64::from(host.sync_beside)),
+            (
+                "processors_awake",
+                "1 while idle processors of the machine are kept awake",
+                u64::from(host.awake),
+            ),
             ("timers", "Armed timers", host.timers),
             ("uptime_milliseconds", "Since the start", host.uptime_ms),
             ("process_resident_bytes", "Resident memory of the process", self.usage.resident_bytes),

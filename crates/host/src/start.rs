@@ -15,6 +15,7 @@ use quorate_store::Store;
 use signal_hook::consts::{SIGINT, SIGTERM};
 
 use crate::admin::{Admin, SetLogFilter};
+use crate::awake::Wakefulness;
 use crate::clients::{About, Clients};
 use crate::clock::Clock;
 use crate::config::{Config, Durability};
@@ -203,6 +204,7 @@ pub(crate) fn launch<M: Hosted>(
         joined: revived.joined,
         sync_policy: SyncPolicy::new(Duration::from_micros(config.durable.inline_us_max)),
         sync_thread,
+        wakefulness: Wakefulness::open(config.processors.awake),
         config,
     };
     Ok(Running { driver, handle, _admin: admin })

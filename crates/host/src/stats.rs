@@ -129,6 +129,9 @@ pub struct HostStats {
     pub sync_average_us: u64,
     /// Whether syncs run beside the loop.
     pub sync_beside: bool,
+    /// Whether idle processors of the machine are kept awake.
+    #[serde(default)]
+    pub awake: bool,
     /// Records appended to the log since the start.
     pub records: u64,
     /// Bytes of the log.

@@ -44,6 +44,7 @@ impl<M: Hosted> Driver<M> {
             uptime_ms: self.clock.now().0 / 1_000_000,
             sync_average_us: u64::try_from(self.sync_policy.average().as_micros()).unwrap_or(u64::MAX),
             sync_beside: self.sync_policy.place() == SyncPlace::Beside,
+            awake: self.wakefulness.is_awake(),
             log_bytes: self.wal.stats().bytes_on_disk,
             syncs: self.wal.stats().syncs,
             store_bytes: self.store.size_bytes(),
