@@ -369,3 +369,20 @@ fn whatever_is_cut_or_unknown_is_refused() {
     }
     assert!(wire::decode::<Message>(&[250, 1]).is_err(), "a kind that nobody knows");
 }
+
+/// A frame may have 48 MiB. Read level by level, these would take more stack than any thread has.
+#[test]
+fn whatever_lies_in_itself_a_million_times_is_refused() {
+    let levels = |outer: Vec<u8>, inner: Vec<u8>| {
+        let level = outer.strip_suffix(&inner[..]).expect("what it holds comes last");
+        [level.repeat(1 << 20), inner].concat()
+    };
+    let full = wire::encode(&Message::Full);
+    let one = wire::encode(&Message::In(Bucket(1), Box::new(Message::Full)));
+    assert!(wire::decode::<Message>(&levels(one, full.clone())).is_err(), "of other buckets");
+    let one = wire::encode(&Message::Together(vec![Message::Full]));
+    assert!(wire::decode::<Message>(&levels(one, full)).is_err(), "together");
+    let one = wire::encode(&Reply::Array(vec![Reply::Ok]));
+    let array = levels(one, wire::encode(&Reply::Ok));
+    assert!(wire::decode::<Reply>(&array).is_err(), "an array of arrays");
+}
