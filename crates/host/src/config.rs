@@ -105,8 +105,9 @@ pub enum Durability {
     /// Nothing is acknowledged before it is on disk. Survives the loss of power of every machine at once.
     #[default]
     Disk,
-    /// Written to the operating system at once and to disk every so often. Survives the death of any process, and
-    /// the loss of power of a minority of the machines; after the loss of all of them the last interval may be gone.
+    /// Written to the operating system at once and to disk every so often. Survives the death of any process. A machine that loses power
+    /// forgets what came in the last interval, though it had said that it has it, and takes part again when it is back: while the others that
+    /// have a write can be reached, nothing is lost; if one of them fails at the same time, acknowledged writes of that interval can be.
     Interval,
     /// Nothing is written to disk. A node that restarts comes back as a new, empty one, under an id that nobody had: it joins the cluster as
     /// any new node does, and what it held is copied to it. So a cluster begins once all of its first members are there at the same time; one
@@ -277,8 +278,8 @@ section! {
 section! {
     /// What an acknowledgement is worth.
     pub struct Durable {
-        /// "disk", "interval" or "memory". "disk" costs a sync of the disk per batch of writes. With "interval", losing
-        /// power everywhere loses up to interval_ms of acknowledged writes; with "memory", all of them, and a node that restarts is a new one.
+        /// "disk", "interval" or "memory". "disk" costs a sync of the disk per batch of writes. With "interval", a machine that loses power
+        /// forgets up to interval_ms of acknowledged writes: they are lost if others that have them fail as well; with "memory", one that restarts is a new node.
         mode: Durability = Durability::Disk,
         /// Milliseconds between syncs in mode "interval". Small: as slow as "disk"; large: more to lose.
         interval_ms: u64 = 100,
