@@ -13,14 +13,22 @@
 #
 # Appends a line for each point to docs/results/ratios.jsonl, and one with the medians; prints the latter.
 # WARM and DURATION: of each point, by default 1s and 4s. BUCKETS: Quorate's, by default 1 with "view", 2 with "exec".
+# AWAKE=all keeps idle processors awake all the time, also for the others; AWAKE=off has Quorate not do it (processors.awake).
 set -euo pipefail
-usage() { sed -n 2,15p "$0"; exit 2; }
+usage() { sed -n 2,16p "$0"; exit 2; }
 [ $# -ge 1 ] || usage
 peers=$(cd "$1" && pwd)
 rounds=${2:-5}
 door=${3:-standalone}
 root=$(cd "$(dirname "$0")/.." && pwd)
 window=(-warm "${WARM:-1s}" -dur "${DURATION:-4s}")
+case ${AWAKE:=auto} in
+    auto) awake= ;;
+    off) awake="--set processors.awake=off" ;;
+    # As long as the file is open.
+    all) awake= && exec {device}>/dev/cpu_dma_latency && printf '\0\0\0\0' >&"$device" ;;
+    *) usage ;;
+esac
 on_view="--client '' --cluster-door 127.0.0.1:\$PORT"
 case $door in
     standalone) doors="--client 127.0.0.1:\$PORT --cluster-door '' --topology view" ;;
@@ -49,7 +57,7 @@ esac
 
 # The command that starts a node of Quorate with these doors.
 start_with() {
-    export CUSTOM_START="$program start --data \$DIR $1 --peer 127.0.0.1:\$((PORT + 10000)) --admin '' \
+    export CUSTOM_START="$program start --data \$DIR $1 $awake --peer 127.0.0.1:\$((PORT + 10000)) --admin '' \
 \$([ \$I = 1 ] || echo --join 127.0.0.1:35301)"
 }
 [ -z "$doors" ] || start_with "$doors"
@@ -127,9 +135,9 @@ for round in $(seq "$rounds"); do
 done
 # What the machine can do at best, and how long an idle processor of a virtual machine looks for work before it is halted (waking a halted one takes 30 us).
 "$BIN/limits" "$work" 2>/dev/null | sed -n '/ping-pong 100B x batch 1 /p; /4 KiB + fdatasync/p' >"$work/limits" || true
-python3 - "$points" "$(git -C "$root" rev-parse --short HEAD)" "$root/docs/results/ratios.jsonl" "$door" "${buckets:-1}" "$work/limits" <<'PY'
+python3 - "$points" "$(git -C "$root" rev-parse --short HEAD)" "$root/docs/results/ratios.jsonl" "$door" "${buckets:-1}" "$work/limits" "$AWAKE" <<'PY'
 import collections, json, pathlib, re, statistics, sys
-points, commit, results, door, buckets, limits = sys.argv[1:]
+points, commit, results, door, buckets, limits, awake = sys.argv[1:]
 lines = [json.loads(line) for line in open(points)]
 figures = collections.defaultdict(list)
 for line in lines:
@@ -154,6 +162,7 @@ for workload, clients in measured:
             "cpu_s_per_1000": [round(cpu[0], 5), round(cpu[1], 5)], "cpu_part": round(cpu[1] / max(cpu[0], 1e-9), 2),
             "p50_us": middle}
 halt_poll = pathlib.Path("/sys/module/haltpoll/parameters/guest_halt_poll_ns")
+summary["processors_awake"] = awake
 summary["machine"] = {"guest_halt_poll_ns": int(halt_poll.read_text()) if halt_poll.exists() else None}
 for line in open(limits):
     name, p50 = re.match(r"(.*?) +n=.* p50=([0-9.]+)us", line).groups()

@@ -4,7 +4,7 @@ mod common;
 
 use std::process::{Child, Stdio};
 
-use common::{Cluster, quorate, until, writing};
+use common::{Cluster, Raw, quorate, until, writing};
 use serde_json::Value;
 
 /// A node that was started by hand, killed when it goes out of scope.
@@ -101,4 +101,40 @@ fn founders_wait_for_each_other_and_a_node_that_joins_has_no_id_of_its_own_choic
     let ids = cluster.grouped();
     assert!(!ids.contains(&9) && ids.iter().any(|id| *id > 9), "{ids:?}");
     drop((first, second, third, fourth));
+}
+
+#[test]
+fn memory_that_is_full_refuses_what_needs_more_and_serves_the_rest() {
+    let settings = ["--durability", "memory", "--set", "storage.memory_bytes_max=4 MiB"];
+    let cluster = Cluster::up(3, &settings);
+    let (mut one, mut other) = (cluster.connect(1, "client"), cluster.connect(2, "client"));
+    let value = "v".repeat(10_000);
+    let set = |client: &mut Raw, key: u64| {
+        client.send(format!("SET k{key} {value}\r\n"));
+        client.line().trim_end().to_owned()
+    };
+    let full = "-OOM command not allowed when used memory > 'maxmemory'.";
+    let mut count = 0;
+    until("memory is full", || {
+        count += 1;
+        match set(&mut one, count).as_str() {
+            "+OK" => false,
+            refused => {
+                assert_eq!(refused, full);
+                true
+            }
+        }
+    });
+    assert!((380..4_000).contains(&count), "{count} values of 10 kB");
+    until("the others say so too", || set(&mut other, 0) == full);
+    other.send("EXISTS k0 k1\r\nEXPIRE k1 1000\r\nMULTI\r\nRPUSH list 1\r\nDEL k1\r\nEXEC\r\n");
+    other.expect(&format!(":1\r\n:1\r\n+OK\r\n+QUEUED\r\n+QUEUED\r\n{full}\r\n"));
+    for key in 1..count {
+        other.send(format!("DEL k{key}\r\n"));
+        other.expect(":1\r\n");
+    }
+    until("there is room again", || set(&mut other, 0) == "+OK");
+    until("everywhere", || set(&mut one, 0) == "+OK");
+    one.send("DBSIZE\r\n");
+    one.expect(":1\r\n");
 }

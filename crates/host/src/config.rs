@@ -293,13 +293,17 @@ section! {
 }
 
 section! {
-    /// The store on disk.
+    /// The store.
     pub struct Storage {
         /// Memory for writes that are not in a table on disk yet. Small: many small tables; large: more to replay after a
         /// restart.
         memtable_bytes: ByteCount = ByteCount::mib(32),
         /// Memory for blocks of tables. Small: reads go to the disk; large: less memory for everything else.
         cache_bytes: ByteCount = ByteCount::mib(64),
+        /// With durable.mode = "memory": bytes of keys and values that a node may hold; its last 32nd is kept free. A node without room, and those
+        /// that share a bucket with it, refuse commands that could need more as "OOM", and serve all others. The process takes two to three
+        /// times as much. Small: refused while the machine has memory; large: the system ends the process.
+        memory_bytes_max: ByteCount = ByteCount::mib(4_096),
     }
 }
 

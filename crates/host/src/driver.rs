@@ -110,7 +110,8 @@ pub(crate) struct Live<M: Hosted> {
     /// The machine has said that nothing is left to wait for.
     ready_to_stop: bool,
     housekeeping_at: Time,
-    disk_full: bool,
+    /// Whether writes are refused for want of room.
+    full: bool,
     told: Told,
     stats: HostStats,
     commands_before: u64,
@@ -138,7 +139,7 @@ impl<M: Hosted> Live<M> {
             stopping: None,
             ready_to_stop: false,
             housekeeping_at: Time(0),
-            disk_full: false,
+            full: false,
             told: Told::default(),
             stats: HostStats::default(),
             commands_before: 0,

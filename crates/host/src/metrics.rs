@@ -106,7 +106,7 @@ impl Picture {
             ("requests_in_flight_bytes", "Their bytes", host.clients.in_flight_bytes),
             ("peer_connected", "Peers to which a connection stands", host.peers.connected),
             ("peer_queued_bytes", "Bytes that wait for peers", host.peers.queued_bytes),
-            ("disk_free_bytes", "Bytes free on the disk", host.free_bytes),
+            ("disk_free_bytes", "Bytes free on the disk, or of what memory may hold", host.free_bytes),
             ("disk_full", "1 while writes are refused for want of space", u64::from(host.disk_full)),
             ("log_sync_average_microseconds", "Moving average of a sync", host.sync_average_us),
             ("log_sync_beside", "1 while syncs run beside the loop", u64::from(host.sync_beside)),

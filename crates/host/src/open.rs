@@ -11,12 +11,13 @@ use quorate_engine::wal::{self, Wal};
 use quorate_kernel::{ClusterId, NodeId, wire};
 use quorate_node::{
     Agreement, Endpoints, Journal, LABEL_BYTES_MAX, LogConfig, Map, Member, Node, NodeConfig, Placing,
-    Preset, Status, Topology,
+    Preset, Status, Storage, Topology,
 };
 use quorate_store::{MemoryStore, Store};
 
 use crate::config::{AskedTopology, Config, ConfigError, Durability, Policies};
 use crate::doors::open_doors;
+use crate::driver::has_disk;
 use crate::error::StartError;
 use crate::founders;
 use crate::founding;
@@ -254,6 +255,7 @@ fn node_limits(config: &Config) -> quorate_node::Limits {
         deadline: Duration::from_millis(config.timing.request_ms),
         requests_max: config.limits.requests_max,
         bytes_max: config.limits.requests_bytes_max.get(),
+        storage: if has_disk(config.durable.mode) { Storage::Disk } else { Storage::Memory },
         ..quorate_node::Limits::production()
     }
 }

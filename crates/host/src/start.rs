@@ -293,6 +293,7 @@ fn about(config: &Config, options: &Options, addresses: &Addresses) -> About {
         executable: std::env::current_exe().map(|path| path.display().to_string()).unwrap_or_default(),
         config_file: options.config_file.clone(),
         durable: config.durable.mode == Durability::Disk,
+        memory_max_bytes: if has_disk(config.durable.mode) { 0 } else { config.storage.memory_bytes_max.0 },
         loading: true,
         ..quorate_resp::Facts::default()
     };

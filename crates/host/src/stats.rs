@@ -138,7 +138,7 @@ pub struct HostStats {
     pub log_bytes: u64,
     /// Bytes of the store.
     pub store_bytes: u64,
-    /// Bytes free on the disk, as last seen.
+    /// Bytes free on the disk, as last seen; in durability "memory", of what may be held.
     pub free_bytes: u64,
     /// Whether writes are refused for want of them.
     pub disk_full: bool,

@@ -112,6 +112,15 @@ impl Placing {
     }
 }
 
+/// Where a node keeps what it holds.
+#[derive(Debug, Clone, Copy, PartialEq, Eq)]
+pub enum Storage {
+    /// Whatever is written takes room until an operator makes some: a full node takes nothing into its logs but what serves to agree.
+    Disk,
+    /// What is deleted gives room: a full node refuses what can make it hold more (commands with the flag `denyoom`), and that alone.
+    Memory,
+}
+
 /// Bounds of a node's queues, and how long requests wait.
 #[derive(Debug, Clone, PartialEq, Eq)]
 pub struct Limits {
@@ -138,6 +147,8 @@ pub struct Limits {
     pub batch_bytes_max: usize,
     /// Bytes of writes on their way to the leader and not yet answered. It must hold what arrives in a round trip.
     pub window_bytes_max: usize,
+    /// Where the node keeps what it holds, and so what it does while there is no room.
+    pub storage: Storage,
     /// What the log remembers of the sessions of nodes; the same on all nodes, for as long as the cluster lives.
     pub shard: shard::Limits,
 }
@@ -171,6 +182,7 @@ impl Limits {
             bytes_max: 256 << 20,
             batch_bytes_max: 512 << 10,
             window_bytes_max: 16 << 20,
+            storage: Storage::Disk,
             shard: shard::Limits::production(),
         }
     }

@@ -172,7 +172,7 @@ impl Node {
         if self.roster.is_some() {
             self.open_replica(cx, bucket, out);
         }
-        if self.disk_full {
+        if self.takes_nothing() {
             match &mut msg {
                 replog::Message::Append(append) if !append.entries.is_empty() => {
                     append.entries.clear();

@@ -162,8 +162,8 @@ pub enum Input {
         /// As in [`NodeConfig::topology`](crate::NodeConfig::topology).
         topology: Topology,
     },
-    /// Whether the disk has room for new requests. While it has none, writes are refused.
-    DiskFull(bool),
+    /// Whether the node has no room for more, see [`Storage`](crate::Storage).
+    Full(bool),
     /// The node is to stop: refuse what is new, hand leadership over, then say [`Output::ReadyToStop`].
     Stop,
 }

@@ -68,7 +68,7 @@ mod tick;
 mod transact;
 mod transactions;
 
-pub use config::{BUCKETS_MAX, Limits, NodeConfig, Placing, Topology};
+pub use config::{BUCKETS_MAX, Limits, NodeConfig, Placing, Storage, Topology};
 pub use deeds::{Deed, DeedKind, End, How, What};
 pub use endpoints::Endpoints;
 pub use interface::{

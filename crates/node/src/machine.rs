@@ -84,7 +84,7 @@ pub struct Node {
     pub(crate) persisted_bytes: u64,
     /// Buckets whose copies here made a step since [`Node::look_after_batches`] looked.
     pub(crate) stepped: Vec<Bucket>,
-    pub(crate) disk_full: bool,
+    pub(crate) full: bool,
     /// Whether the next tick is far.
     pub(crate) is_slow: bool,
     pub(crate) stopping: bool,
@@ -129,7 +129,7 @@ impl Node {
             needed: Position(u64::MAX),
             persisted_bytes: 0,
             stepped: Vec::new(),
-            disk_full: false,
+            full: false,
             is_slow: false,
             stopping: false,
             stopped: false,
@@ -221,11 +221,11 @@ impl Node {
             Input::Shape { buckets, copies, topology } => {
                 self.learn_shape(cx, buckets, (copies, topology), out);
             }
-            Input::DiskFull(full) => {
-                if full != self.disk_full {
+            Input::Full(full) => {
+                if full != self.full {
                     cx.marks.hit(if full { "node.disk.full" } else { "node.disk.room" });
                 }
-                self.disk_full = full;
+                self.full = full;
             }
             Input::Stop => {
                 self.rouse(out);
@@ -258,9 +258,12 @@ impl Node {
                 self.receive_log(cx, bucket, from, msg, out);
             }
             Message::Submit(batch) => {
-                if self.disk_full {
+                if self.full {
                     // A warning; harmless if forgotten.
                     out.send_early(from, Message::Full.about(bucket));
+                }
+                if self.takes_nothing() {
+                    cx.marks.hit("node.submit.no_room");
                 } else if self.replicas.contains_key(&bucket) {
                     self.step_shard(cx, bucket, Event::Input(shard::Input::Submit(batch)), out);
                 } else {

@@ -3,9 +3,10 @@
 use alloc::vec::Vec;
 use quorate_api::{Bucket, Consistency, Outcome, Refusal, Request};
 use quorate_kernel::Cx;
-use quorate_shard::{Mutant, is_read};
+use quorate_shard::{Mutant, is_read, may_grow};
 
 use crate::collect::own_ends;
+use crate::config::Storage;
 use crate::connections::{Kind, Taken};
 use crate::gate::Gate;
 use crate::interface::{ClientRequest, ConnectionId, Output};
@@ -112,6 +113,11 @@ impl Node {
         }
     }
 
+    /// Whether the node has no room for anything that others want in its logs.
+    pub(crate) fn takes_nothing(&self) -> bool {
+        self.full && self.config.limits.storage == Storage::Disk
+    }
+
     /// The bucket of a request that may be taken; `None`: it is about several.
     fn placed(&self, cx: &Cx<'_>, request: &ClientRequest, reads: bool) -> Result<Option<Bucket>, Refusal> {
         let (limits, consistency) = (&self.config.limits, request.consistency);
@@ -135,8 +141,12 @@ impl Node {
             Some(bucket) => self.lanes.get(&bucket).is_some_and(is_full),
             None => self.lanes.values().any(is_full),
         };
-        if !reads && (self.disk_full || leader_full) {
-            return Err(Refusal::NoSpace);
+        if !reads && (self.full || leader_full) {
+            match limits.storage {
+                Storage::Disk => return Err(Refusal::NoSpace),
+                Storage::Memory if may_grow(request) => return Err(Refusal::NoMemory),
+                Storage::Memory => {}
+            }
         }
         let held =
             self.asked.iter().filter_map(|bucket| self.lanes.get(bucket)).map(|lane| lane.origin.bytes());

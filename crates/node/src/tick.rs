@@ -37,7 +37,7 @@ impl Node {
         if self.looks_around(cx.now) {
             self.look_after_members(cx, out);
         }
-        if self.disk_full && self.leads_any() {
+        if self.full && (self.leads_any() || !self.takes_nothing()) {
             self.spread_fullness(cx, out);
         }
         self.look_after_stopping(cx, out);
@@ -94,13 +94,17 @@ impl Node {
 
     /// A leader whose disk is full says so, and lets somebody with room lead.
     fn spread_fullness(&mut self, cx: &mut Cx<'_>, out: &mut Out) {
-        for (bucket, replica) in self.replicas.iter().filter(|(_, replica)| replica.leads) {
+        // A full disk refuses for itself what a leader asks; where that is taken, its members have to say that they are full.
+        let gives_way = self.takes_nothing();
+        for (bucket, replica) in self.replicas.iter().filter(|(_, replica)| replica.leads || !gives_way) {
             for peer in replica.log().peers() {
                 // A warning; harmless if forgotten.
                 out.send_early(peer.id, Message::Full.about(*bucket));
             }
         }
-        self.step_all(cx, &shard::Input::Transfer(None), out);
+        if gives_way {
+            self.step_all(cx, &shard::Input::Transfer(None), out);
+        }
     }
 
     fn look_after_stopping(&mut self, cx: &mut Cx<'_>, out: &mut Out) {

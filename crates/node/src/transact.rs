@@ -164,7 +164,7 @@ impl Node {
             cx.marks.hit("node.transaction.turned_away_again");
             return self.transaction_not_taken(cx, from, transaction.id, NotTaken::Busy, out);
         }
-        if self.takes_batches(bucket) && !self.disk_full {
+        if self.takes_batches(bucket) && !self.takes_nothing() {
             while self.askers.len() >= ASKERS_MAX && !self.askers.contains_key(&transaction.id) {
                 // Whoever still waits asks again.
                 self.askers.pop_first();

@@ -53,5 +53,5 @@ pub use mutant::Mutant;
 pub use notes::Note;
 pub use part::{Change, Decision, Export, Loan, Part, Rest, Share, Sight, decode_decision};
 pub use reasons::{Asked, reason_of_refusal, reason_of_wait};
-pub use run::is_read;
+pub use run::{is_read, may_grow};
 pub use sessions::Limits;

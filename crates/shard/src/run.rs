@@ -19,6 +19,16 @@ pub fn is_read(request: &Request) -> bool {
     }
 }
 
+/// Whether the state can be larger after a request: it has a command that Redis refuses as well while memory is full.
+pub fn may_grow(request: &Request) -> bool {
+    let grows = |command: &Command| by_code(command.code).is_some_and(|spec| spec.flags.contains(&"denyoom"));
+    match request {
+        Request::One(command) => grows(command),
+        Request::Transaction { commands, .. } => commands.iter().any(grows),
+        Request::Versions(_) | Request::Collect { .. } => false,
+    }
+}
+
 /// Runs a request to its end. One whose answer nobody could be sent changes nothing.
 pub(crate) fn run_request(view: &mut View<'_>, request: &Request) -> Reply {
     let before = view.begin_request();

@@ -6,7 +6,7 @@ use quorate_engine::wal::Room;
 use quorate_kernel::{Event, Time};
 use quorate_node::{AdminOutcome, BucketStatus, DeedKind, Input, Journal, Status, Tally, Ticket};
 
-use super::{Driver, HOUSEKEEPING};
+use super::{Driver, HOUSEKEEPING, has_disk};
 use crate::control::Control;
 use crate::error::RunError;
 use crate::hosted::Hosted;
@@ -15,6 +15,8 @@ use crate::sync::SyncPlace;
 
 /// Operators' requests under way; further ones are refused.
 const ADMIN_MAX: usize = 64;
+/// In durability "memory" so much of what may be held stays free: room for what comes between two looks.
+const MEMORY_RESERVE_PART: u64 = 32;
 
 impl<M: Hosted> Driver<M> {
     pub(super) fn take_controls(&mut self) {
@@ -75,7 +77,7 @@ impl<M: Hosted> Driver<M> {
         if !self.live.syncing {
             self.prepare()?;
         }
-        self.look_at_disk();
+        self.look_for_room();
         let status = self.machine.status();
         self.clients.keeper.doubt();
         let about = &mut self.clients.about;
@@ -98,30 +100,35 @@ impl<M: Hosted> Driver<M> {
         Ok(())
     }
 
-    /// Tells the machine when the disk runs out of room, and when there is enough again; between the two it stays
+    /// Tells the machine when the disk, or what may be held in memory, runs out of room, and when there is enough again; between the two it stays
     /// as it is, so that it does not swing.
-    pub(super) fn look_at_disk(&mut self) {
-        let Some(room) = &mut self.room else { return };
-        let free = match room() {
-            Ok(free) => free,
-            Err(error) => {
-                tracing::warn!(%error, "cannot see how much room the disk has");
-                return;
+    pub(super) fn look_for_room(&mut self) {
+        let (free, reserve) = if let Some(room) = &mut self.room {
+            match room() {
+                Ok(free) => (free, self.config.durable.reserve_bytes.0),
+                Err(error) => {
+                    tracing::warn!(%error, "cannot see how much room the disk has");
+                    return;
+                }
             }
+        } else if has_disk(self.config.durable.mode) {
+            return;
+        } else {
+            let most = self.config.storage.memory_bytes_max.0;
+            (most.saturating_sub(self.store.size_bytes()), most / MEMORY_RESERVE_PART)
         };
         self.live.stats.free_bytes = free;
-        let reserve = self.config.durable.reserve_bytes.0;
-        let low = if self.live.disk_full { free < reserve + reserve / 4 } else { free < reserve };
+        let low = if self.live.full { free < reserve + reserve / 4 } else { free < reserve };
         let full = low || self.live.write_blocked || self.wal.room() == Room::Low;
-        if full != self.live.disk_full {
-            self.live.disk_full = full;
+        if full != self.live.full {
+            self.live.full = full;
             self.live.stats.disk_full = full;
             if full {
-                tracing::error!(free, reserve, "the disk is full: writes are refused until there is room");
+                tracing::error!(free, reserve, "there is no room: writes are refused until there is");
             } else {
-                tracing::info!(free, "the disk has room again");
+                tracing::info!(free, "there is room again");
             }
-            self.step(Event::Input(Input::DiskFull(full)));
+            self.step(Event::Input(Input::Full(full)));
         }
     }
 }

@@ -57,7 +57,7 @@ impl<M: Hosted> Driver<M> {
                 // Nothing was lost: the records stay staged, what depends on them stays held.
                 if !self.live.write_blocked {
                     self.live.write_blocked = true;
-                    self.look_at_disk();
+                    self.look_for_room();
                 }
                 Ok(false)
             }

@@ -416,7 +416,7 @@ impl Harness for Cluster {
     }
 
     fn disk_full(&mut self, _: NodeId, full: bool) -> Option<Input> {
-        Some(Input::DiskFull(full))
+        Some(Input::Full(full))
     }
 
     fn healed(&mut self, _: &Nodes<Node>, agenda: &mut Agenda<Input>) {

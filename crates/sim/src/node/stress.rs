@@ -4,7 +4,7 @@ use std::num::NonZeroU16;
 use std::time::Duration;
 
 use quorate_kernel::Rng;
-use quorate_node::{Limits, Placing, Preset, Topology};
+use quorate_node::{Limits, Placing, Preset, Storage, Topology};
 use quorate_replog::Config;
 use quorate_workload::Kind;
 
@@ -121,6 +121,7 @@ pub(super) fn draw_limits(rng: &mut Rng) -> Limits {
         retry: Duration::from_millis(rng.between(10, 300)),
         // Not at the cost of the runs that other draws follow. With none, copies are asked as soon as leaders are busy for a moment.
         read_slack: if rng.clone().chance(1, 2) { Duration::ZERO } else { base.read_slack },
+        storage: if rng.clone().below(5) == 0 { Storage::Memory } else { Storage::Disk },
         large_from: if rng.clone().below(3) == 0 { base.large_from } else { 0 },
         requests_max: if tiny { rng.between(20, 100) as usize } else { base.requests_max },
         shard: quorate_shard::Limits {

@@ -199,7 +199,7 @@ impl Machine for Toy {
                 out.output(Output::Admin(ticket, AdminOutcome::Refused("that one is not halted".into())));
             }
             Event::Input(Input::Shape { .. }) => {}
-            Event::Input(Input::DiskFull(full)) => self.disk_full = full,
+            Event::Input(Input::Full(full)) => self.disk_full = full,
             Event::Input(Input::Stop) => {
                 self.stopping = true;
                 out.output(Output::ReadyToStop);
