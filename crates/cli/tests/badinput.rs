@@ -4,29 +4,7 @@ mod common;
 
 use std::net::Shutdown;
 
-use common::{Cluster, Raw, until};
-use serde_json::Value;
-
-/// A client that must notice nothing, and the process that must stay the same.
-struct Bystander<'a> {
-    cluster: &'a Cluster,
-    client: Raw,
-    pid: Value,
-}
-
-impl<'a> Bystander<'a> {
-    fn of(cluster: &'a Cluster) -> Bystander<'a> {
-        let pid = cluster.status()["nodes"][0]["pid"].clone();
-        Bystander { cluster, client: cluster.connect(1, "client"), pid }
-    }
-
-    #[track_caller]
-    fn is_unharmed(&mut self) {
-        self.client.send("*3\r\n$3\r\nSET\r\n$1\r\na\r\n$1\r\n1\r\n*2\r\n$3\r\nGET\r\n$1\r\na\r\n");
-        self.client.expect("+OK\r\n$1\r\n1\r\n");
-        assert_eq!(self.cluster.status()["nodes"][0]["pid"], self.pid);
-    }
-}
+use common::{Bystander, Cluster, Raw, until, words};
 
 #[test]
 fn the_client_door() {
@@ -162,12 +140,6 @@ fn a_client_that_does_not_read() {
     }
     let memory = cluster.status()["nodes"][0]["report"]["process"]["peak_bytes"].as_u64().expect("a number");
     assert!(memory < 100 << 20, "{} MiB", memory >> 20);
-}
-
-/// A command of these words.
-fn words(words: &[&str]) -> String {
-    let bulk = |word: &&str| format!("${}\r\n{word}\r\n", word.len());
-    format!("*{}\r\n{}", words.len(), words.iter().map(bulk).collect::<String>())
 }
 
 #[test]

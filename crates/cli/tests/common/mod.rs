@@ -80,7 +80,7 @@ impl Ended {
 
 /// A local cluster, taken down when it goes out of scope.
 pub(crate) struct Cluster {
-    _temp: tempfile::TempDir,
+    _temp: Option<tempfile::TempDir>,
     pub(crate) data: PathBuf,
 }
 
@@ -89,12 +89,23 @@ impl Cluster {
     #[track_caller]
     pub(crate) fn up(nodes: u64, more: &[&str]) -> Cluster {
         let temp = tempfile::tempdir().expect("a directory");
-        let cluster = Cluster { data: temp.path().join("data"), _temp: temp };
+        let data = temp.path().join("data");
+        Cluster { data, _temp: Some(temp) }.started(nodes, more)
+    }
+
+    /// The same with its data there, which stay.
+    #[track_caller]
+    pub(crate) fn up_at(data: PathBuf, nodes: u64, more: &[&str]) -> Cluster {
+        Cluster { data, _temp: None }.started(nodes, more)
+    }
+
+    #[track_caller]
+    fn started(self, nodes: u64, more: &[&str]) -> Cluster {
         let nodes = nodes.to_string();
         let mut words = vec!["up", "--detach", "--base-port", "0", "--nodes", &nodes];
         words.extend(more);
-        cluster.run(&words).ok();
-        cluster
+        self.run(&words).ok();
+        self
     }
 
     /// Runs the program for this cluster.
@@ -186,6 +197,33 @@ impl Raw {
         }
         String::from_utf8_lossy(&bytes).into_owned()
     }
+}
+
+/// A client that must notice nothing, and the process that must stay the same.
+pub(crate) struct Bystander<'a> {
+    cluster: &'a Cluster,
+    pub(crate) client: Raw,
+    pid: Value,
+}
+
+impl<'a> Bystander<'a> {
+    pub(crate) fn of(cluster: &'a Cluster) -> Bystander<'a> {
+        let pid = cluster.status()["nodes"][0]["pid"].clone();
+        Bystander { cluster, client: cluster.connect(1, "client"), pid }
+    }
+
+    #[track_caller]
+    pub(crate) fn is_unharmed(&mut self) {
+        self.client.send("*3\r\n$3\r\nSET\r\n$1\r\na\r\n$1\r\n1\r\n*2\r\n$3\r\nGET\r\n$1\r\na\r\n");
+        self.client.expect("+OK\r\n$1\r\n1\r\n");
+        assert_eq!(self.cluster.status()["nodes"][0]["pid"], self.pid);
+    }
+}
+
+/// A command of these words.
+pub(crate) fn words(words: &[&str]) -> String {
+    let bulk = |word: &&str| format!("${}\r\n{word}\r\n", word.len());
+    format!("*{}\r\n{}", words.len(), words.iter().map(bulk).collect::<String>())
 }
 
 /// What a client wrote while something happened: numbers from 0 on, each under `written:` and itself.
