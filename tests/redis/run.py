@@ -5,7 +5,7 @@
 
 First with a cluster of one bucket, then with one of several, which clients also use through its cluster view.
 
-Ends only what it started. The last line counts what passed and failed.
+Ends only what it started. The last lines count what passed and failed, and name what was skipped because something is not there.
 """
 
 import argparse
@@ -15,6 +15,9 @@ import subprocess
 import sys
 
 from servers import QuorateCluster, RedisServer
+
+# Whoever has none of these has seen one client library alone.
+OTHER_LIBRARIES = {"node-redis, cluster view", "go-redis, cluster view", "Jedis, cluster view"}
 
 HERE = pathlib.Path(__file__).resolve().parent
 
@@ -46,17 +49,19 @@ def python(script, *words):
 
 
 def run(stages):
-    """Runs each; returns how many passed and how many failed. What is not there is skipped."""
+    """Runs each; returns how many passed, how many failed, and the names of those that were skipped."""
     passed = failed = 0
+    skipped = []
     for name, command in stages:
         if command is None:
-            print(f"== {name}: skipped, what it needs is not there", flush=True)
+            print(f"== {name}: SKIPPED, what it needs is not there", flush=True)
+            skipped.append(name)
             continue
         print(f"== {name}", flush=True)
         good = subprocess.run(command, stdin=subprocess.DEVNULL, check=False).returncode == 0
         passed, failed = passed + good, failed + (not good)
         print(f"== {name}: {'ok' if good else 'FAILED'}", flush=True)
-    return passed, failed
+    return passed, failed, skipped
 
 
 def one_bucket(arguments, theirs, compare):
@@ -66,6 +71,8 @@ def one_bucket(arguments, theirs, compare):
             ("the comparison can fail", python("selftest.py")),
             ("redis-py with Redis", python("smoke.py", theirs.address)),
             ("redis-py with Quorate", python("smoke.py", addresses)),
+            ("redis-cli and redis-benchmark with Redis", python("tools.py", theirs.address)),
+            ("redis-cli and redis-benchmark with Quorate", python("tools.py", addresses)),
             ("comparison with Redis", python("compare.py", "--ours", addresses, *compare)),
             ("node-redis with Redis", node_command("smoke.mjs", theirs.address)),
             ("node-redis with Quorate", node_command("smoke.mjs", addresses)),
@@ -78,6 +85,7 @@ def several_buckets(arguments, compare):
     with QuorateCluster(arguments.program, arguments.nodes, arguments.buckets) as ours:
         addresses, cluster = ",".join(ours.addresses), ",".join(ours.cluster_addresses)
         return run([
+            (f"redis-cli and redis-benchmark, {count} buckets", python("tools.py", addresses)),
             (f"comparison with Redis, {count} buckets", python("compare.py", "--ours", addresses, *compare)),
             ("node-redis, cluster view", node_command("cluster.mjs", cluster)),
             ("go-redis, cluster view", go_command(cluster)),
@@ -105,8 +113,13 @@ def main():
             # Other commands, and fewer: each takes two logs where it touches two buckets.
             several_buckets(arguments, compare(seed + 1, commands // 2)),
         ]
-    passed, failed = (sum(counts) for counts in zip(*results))
-    print(f"clients: {passed} passed, {failed} failed")
+    passed, failed = (sum(result[index] for result in results) for index in (0, 1))
+    skipped = [name for result in results for name in result[2]]
+    print(f"clients: {passed} passed, {failed} failed, {len(skipped)} skipped")
+    for name in skipped:
+        print(f"SKIPPED: {name}: what it needs is not there")
+    if OTHER_LIBRARIES <= set(skipped):
+        print("SKIPPED: EVERY CLIENT LIBRARY BUT redis-py: install nodejs and npm, Go, or Java and Maven")
     return 1 if failed else 0
 
 
