@@ -164,13 +164,15 @@ mod rocks {
         pub(super) fn open(dir: &Path) -> Result<Rocks> {
             let mut blocks = rocksdb::BlockBasedOptions::default();
             blocks.set_bloom_filter(10.0, false);
-            blocks.set_block_cache(&rocksdb::Cache::new_lru_cache(usize::try_from(CACHE_BYTES)?));
+            blocks.set_block_cache(&rocksdb::Cache::new_lru_cache(usize::try_from(CACHE_BYTES)?)?);
             let mut options = rocksdb::Options::default();
             options.create_if_missing(true);
             options.set_write_buffer_size(usize::try_from(MEMTABLE_BYTES)?);
             options.set_max_write_buffer_number(3);
             options.set_max_background_jobs(2);
             options.set_block_based_table_factory(&blocks);
+            // A packaged library has Snappy built in and would use it.
+            options.set_compression_type(rocksdb::DBCompressionType::None);
             let db = rocksdb::DB::open(&options, dir)?;
             let mut unlogged = rocksdb::WriteOptions::default();
             unlogged.disable_wal(true);
@@ -184,7 +186,7 @@ mod rocks {
             for (key, value) in rows {
                 batch.put(key, value);
             }
-            Ok(self.db.write_opt(&batch, &self.unlogged)?)
+            Ok(self.db.write_opt(batch, &self.unlogged)?)
         }
 
         fn get(&self, key: &[u8]) -> Result<Option<usize>> {

@@ -1,4 +1,5 @@
-//! Measures the checkers on large histories of a store that behaves: `cargo run --release --example measure`.
+//! Measures the checkers on large histories of a store that behaves, one JSON object a line:
+//! `cargo run --release --package quorate-checker --example measure COMMIT >> docs/results/checker.jsonl`.
 
 use std::collections::HashMap;
 use std::time::Instant;
@@ -90,6 +91,7 @@ fn history(what: What, records: u64, keys: u64, hot: u64) -> Vec<Record> {
 }
 
 fn main() -> Result<(), Box<dyn std::error::Error>> {
+    let commit = std::env::args().nth(1).ok_or("the commit that is measured is missing")?;
     let cold = u64::MAX;
     for (name, what, records, keys, hot, of) in [
         ("register, 10,000 keys", What::Register, 1_000_000, 10_000, cold, Check::Linear),
@@ -105,7 +107,11 @@ fn main() -> Result<(), Box<dyn std::error::Error>> {
         let history = History::from_records(history(what, records, keys, hot))?;
         let begun = Instant::now();
         let report = check(&history, of);
-        println!("{name}: {report}, {:.2} s", begun.elapsed().as_secs_f64());
+        let seconds = (begun.elapsed().as_secs_f64() * 100.0).round() / 100.0;
+        let line = serde_json::json!({
+            "what": "checker", "commit": commit, "history": name, "records": records, "report": report.to_string(), "seconds": seconds,
+        });
+        println!("{line}");
     }
     Ok(())
 }
