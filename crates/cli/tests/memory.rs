@@ -126,8 +126,8 @@ fn memory_that_is_full_refuses_what_needs_more_and_serves_the_rest() {
         }
     });
     assert!((380..4_000).contains(&count), "{count} values of 10 kB");
-    until("the others say so too", || set(&mut other, 0) == full);
-    other.send("EXISTS k0 k1\r\nEXPIRE k1 1000\r\nMULTI\r\nRPUSH list 1\r\nDEL k1\r\nEXEC\r\n");
+    until("the others say so too", || set(&mut other, 1) == full);
+    other.send("EXISTS k1 k0\r\nEXPIRE k1 1000\r\nMULTI\r\nRPUSH list 1\r\nDEL k1\r\nEXEC\r\n");
     other.expect(&format!(":1\r\n:1\r\n+OK\r\n+QUEUED\r\n+QUEUED\r\n{full}\r\n"));
     for key in 1..count {
         other.send(format!("DEL k{key}\r\n"));
