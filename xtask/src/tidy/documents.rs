@@ -21,22 +21,21 @@ pub(super) fn crates(tree: &Tree) -> Vec<Complaint> {
     complaints
 }
 
-/// Links of documents to files of the project lead somewhere.
+/// Links of documents to files of the project lead somewhere, and so do paths that stand in backticks.
 pub(super) fn links(tree: &Tree) -> Vec<Complaint> {
     let mut complaints = Vec::new();
     for (path, text) in tree.with_ending(".md") {
         let mut fenced = false;
         for (number, line) in (1..).zip(text.lines()) {
             fenced ^= line.trim_start().starts_with("```");
-            for target in targets(line).filter(|_| !fenced) {
-                if let Some(missing) = missing(tree, path, target) {
-                    complaints.push(Complaint::at(
-                        path,
-                        number,
-                        format!("the link leads nowhere: {missing}"),
-                    ));
-                }
+            if fenced {
+                continue;
             }
+            let links = targets(line).filter_map(|target| missing(tree, path, target));
+            let links = links.map(|missing| format!("the link leads nowhere: {missing}"));
+            let paths = named(line).filter(|path| !exists(tree, path));
+            let paths = paths.map(|path| format!("there is nothing at this path: {path}"));
+            complaints.extend(links.chain(paths).map(|text| Complaint::at(path, number, text)));
         }
     }
     complaints
@@ -58,6 +57,32 @@ fn missing(tree: &Tree, from: &str, target: &str) -> Option<String> {
     let found =
         wanted.is_empty() || tree.files.keys().any(|path| *path == wanted || path.starts_with(&below));
     (!found).then_some(wanted)
+}
+
+/// Where paths from the top of the project begin.
+const TOPS: [&str; 7] = ["bench/", "crates/", "docs/", "examples/", "fuzz/", "tests/", "xtask/"];
+
+/// What stands in backticks and looks like a path from the top: `*` stands for any part of a name, `{a,b}` for one of several.
+fn named(line: &str) -> impl Iterator<Item = &str> {
+    let quoted = line.split('`').skip(1).step_by(2);
+    let in_path = |letter: char| letter.is_ascii_alphanumeric() || "/._-*{,}".contains(letter);
+    quoted.filter(move |text| TOPS.iter().any(|top| text.starts_with(top)) && text.chars().all(in_path))
+}
+
+/// Whether a file or folder is there for each of what a path names.
+fn exists(tree: &Tree, path: &str) -> bool {
+    let (before, among, after) =
+        match path.split_once('{').and_then(|(before, rest)| Some((before, rest.split_once('}')?))) {
+            Some((before, (among, after))) => (before, among, after),
+            None => (path.trim_end_matches('/'), "", ""),
+        };
+    among.split(',').map(|one| format!("{before}{one}{after}")).all(|path| match path.split_once('*') {
+        Some((first, last)) => tree.files.keys().any(|file| file.starts_with(first) && file.ends_with(last)),
+        None => {
+            tree.files.contains_key(&path)
+                || tree.files.keys().any(|file| file.starts_with(&format!("{path}/")))
+        }
+    })
 }
 
 /// The path without `.` and `..`; one that leaves the project stays as it is, so that nothing matches it.
@@ -100,5 +125,21 @@ mod tests {
         assert_eq!(found("[out](../../b.md)"), 1);
         assert_eq!(found("[one](b.md) and [two](two.md)"), 1);
         assert_eq!(found("```\n[x](x.md)\n```\n"), 0);
+    }
+
+    #[test]
+    fn paths_that_name_nothing_are_caught() {
+        let found = |text: &str| {
+            let files = ["crates/a/src/one.rs", "crates/a/src/two.rs", "crates/a/src/three/mod.rs"];
+            let files: Vec<_> =
+                files.map(|path| (path, "")).into_iter().chain([("docs/a.md", text)]).collect();
+            links(&Tree::of(&files)).len()
+        };
+        assert_eq!(found("`crates/a/src/one.rs`, `crates/a/src`, `crates/a/src/`, `docs/*.md`"), 0);
+        assert_eq!(found("`crates/a/src/{one,two}.rs` and `crates/a/src/{one.rs,three}`"), 0);
+        assert_eq!(found("`cargo build`, `crates/b --flag`, `src/b.rs`, crates/b and `target/crates/b`"), 0);
+        assert_eq!(found("`crates/a/src/four.rs` moved, and `crates/a/t*.rs` is in another folder"), 2);
+        assert_eq!(found("`crates/a/src/{one,four}.rs`"), 1);
+        assert_eq!(found("```\n`crates/b`\n```\n"), 0);
     }
 }
