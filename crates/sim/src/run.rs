@@ -77,11 +77,13 @@ pub struct Report {
 }
 
 impl Report {
-    /// What a person needs to know: the failure and the one line that repeats it. `command` is whatever comes before
-    /// `--seed`.
+    /// What a person needs to know: the failure and the one line that repeats it, tells all that happened, and looks for a
+    /// smaller case. `command` is whatever comes before `--seed`.
     pub fn explain(&self, command: &str) -> String {
         let failure = self.failure.as_ref().map_or("no failure".to_owned(), Failure::to_string);
-        format!("{failure}\nrepeat: {} --trace", self.plan.command_line(command))
+        // That two runs differ shows in no single one.
+        let twice = if matches!(self.failure, Some(Failure::Determinism(_))) { " --twice" } else { "" };
+        format!("{failure}\nrepeat: {}{twice} --trace --shrink", self.plan.command_line(command))
     }
 }
 

@@ -34,7 +34,7 @@ pub(crate) struct Sim {
     /// Run one seed.
     #[arg(long)]
     pub(crate) seed: Option<u64>,
-    /// Print everything that happens; one seed only.
+    /// Print everything that happens; one seed only. With `--shrink`, also what happens in the smaller case.
     #[arg(long, requires = "seed")]
     pub(crate) trace: bool,
     /// Run each seed twice and compare everything that happens.
@@ -222,11 +222,10 @@ fn tell_row(sim: &Sim, row: &Row, seed: u64) -> Result<()> {
 }
 
 fn one(sim: &Sim, runner: &Runner, plan: &Plan, format: Format) -> Result<ExitCode> {
-    let level = if sim.trace { TraceLevel::Keep } else { TraceLevel::Full };
-    let report = runner.one(&plan.clone().traced(level), sim.twice);
-    for line in &report.lines {
-        print(&format!("{line}\n"))?;
+    if sim.trace {
+        tell_trace(runner, plan)?;
     }
+    let report = runner.one(&plan.clone().traced(TraceLevel::Full), sim.twice);
     match format {
         Format::Json => print_json(&describe(&report))?,
         Format::Text => {
@@ -235,7 +234,7 @@ fn one(sim: &Sim, runner: &Runner, plan: &Plan, format: Format) -> Result<ExitCo
         }
     }
     if report.failure.is_some() && sim.shrink {
-        tell_shrunk(&runner.shrink(&report, sim.attempts_max), &command(sim))?;
+        tell_shrunk(sim, runner, &report)?;
     }
     Ok(ExitCode::from(report.failure.as_ref().map_or(0, Failure::exit_code)))
 }
@@ -282,7 +281,7 @@ fn many(sim: &Sim, runner: &Runner, overrides: Overrides, format: Format) -> Res
         }
     }
     if let (Some(report), true) = (first, sim.shrink) {
-        tell_shrunk(&runner.shrink(report, sim.attempts_max), &command(sim))?;
+        tell_shrunk(sim, runner, report)?;
     }
     Ok(ExitCode::from(failed.map_or(0, Failure::exit_code)))
 }
@@ -291,8 +290,19 @@ fn command(sim: &Sim) -> String {
     format!("quorate sim {}", sim.profile)
 }
 
-fn tell_shrunk(shrunk: &Shrunk, command: &str) -> Result<()> {
-    print(&format!("smaller: {shrunk}\n{}\n", shrunk.report.explain(command)))
+/// Everything that happens in a run.
+fn tell_trace(runner: &Runner, plan: &Plan) -> Result<()> {
+    let report = runner.one(&plan.clone().traced(TraceLevel::Keep), false);
+    report.lines.iter().try_for_each(|line| print(&format!("{line}\n")))
+}
+
+/// Looks for a smaller case. If all that happens is asked for, then of that case too: it comes last, since it is the one to be read.
+fn tell_shrunk(sim: &Sim, runner: &Runner, failed: &Report) -> Result<()> {
+    let shrunk = runner.shrink(failed, sim.attempts_max);
+    if sim.trace {
+        tell_trace(runner, &shrunk.report.plan)?;
+    }
+    print(&format!("smaller: {shrunk}\n{}\n", shrunk.report.explain(&command(sim))))
 }
 
 fn describe(report: &Report) -> Value {

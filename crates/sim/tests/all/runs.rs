@@ -67,7 +67,8 @@ fn an_assertion_is_a_failure_of_its_own_and_names_its_place() {
     let Some(Failure::Panic(what)) = &report.failure else { panic!("{:?}", report.failure) };
     assert!(what.contains("more numbers than expected") && what.contains("toys/mod.rs"), "{what}");
     let explained = report.explain("quorate sim keeper");
-    assert!(explained.contains(&format!("quorate sim keeper --seed {} --trace", report.plan.seed)));
+    let line = format!("repeat: quorate sim keeper --seed {} --trace --shrink", report.plan.seed);
+    assert_eq!(explained.lines().last(), Some(&*line));
 }
 
 #[test]
@@ -76,6 +77,7 @@ fn chance_from_outside_is_caught() {
     let report = run_twice(&plan, &keepers(Flaw::Unseeded));
     assert!(matches!(&report.failure, Some(Failure::Determinism(what)) if what.contains("part here")));
 }
+    assert!(report.explain("quorate sim keeper").ends_with("--seed 1 --twice --trace --shrink"));
 
 #[test]
 fn missed_floors_are_a_failure() {
