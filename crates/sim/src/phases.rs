@@ -13,6 +13,9 @@ const LOOK_EVERY: Duration = Duration::from_millis(20);
 impl<H: Harness> World<H> {
     /// Plays both phases of `plan`; what went wrong is in [`World::failure`].
     pub fn play(&mut self, plan: &Plan) {
+        if !plan.world.network.distance.is_empty() {
+            self.marks.hit("sim.sites");
+        }
         self.let_loose(plan.nemesis.clone());
         self.run_until(plan.safety);
         if self.failure.is_none() {

@@ -38,6 +38,8 @@ pub struct Profile {
     /// Whether nodes have no disk, so that each restart is a new identity.
     pub volatile: bool,
     /// Marks that `floors_seeds` runs or more, drawn freely, must together have hit at least this often.
+    /// At most how many sites the nodes stand in; with one, all are equally near.
+    pub sites_max: usize,
     pub floors: Vec<(&'static str, u64)>,
     /// With fewer runs, chance decides what they reach.
     pub floors_seeds: u64,
@@ -64,6 +66,7 @@ impl Profile {
             floors_seeds: 1,
         }
     }
+            sites_max: 1,
 
     /// What is wrong with runs of this profile taken together.
     pub fn missing(&self, coverage: &Coverage) -> Option<Failure> {
@@ -161,7 +164,7 @@ impl Plan {
     pub fn draw(profile: &Profile, seed: u64, overrides: &Overrides) -> Plan {
         let mut root = Rng::new(seed ^ 0x7175_6f72_6174_6521);
         // A generator for each: overriding one draw must not change the others.
-        let [mut size, mut which, mut disk, mut network, mut clock, mut strikes] =
+        let [mut size, mut which, mut disk, mut network, mut clock, mut strikes, mut sites] =
             std::array::from_fn(|_| root.fork());
         let nodes = size.between(profile.nodes.0 as u64, profile.nodes.1 as u64) as usize;
         let clients = size.between(u64::from(profile.clients.0), u64::from(profile.clients.1)) as u32;
@@ -171,7 +174,10 @@ impl Plan {
         let nodes = overrides.nodes.unwrap_or(nodes).max(1);
         let casualties_max = profile.casualties_max.unwrap_or((nodes - 1) / 2);
         let world = WorldOptions {
-            network: draw_network(&mut network, faults),
+            network: NetworkOptions {
+                distance: draw_distances(&mut sites, profile.sites_max, nodes),
+                ..draw_network(&mut network, faults)
+            },
             disk: DiskOptions { volatile: profile.volatile, ..draw_disk(&mut disk) },
             clock: draw_clock(&mut clock, faults, profile.rate_error_ppm_max),
             start_within: Duration::from_millis(size.between(0, 500)),
@@ -249,6 +255,23 @@ fn draw_disk(rng: &mut Rng) -> DiskOptions {
             0 => Latency::Constant(us(typical)),
             1 => Latency::Lognormal { median: us(typical), sigma: 1.2 },
             _ => Latency::Uniform(us(typical / 2), us(typical * 2)),
+/// Sites some milliseconds from each other, each way another; most often all nodes stand in one. The longest way is long for the shortest
+/// election timeouts that harnesses draw, and must be borne for good: healing does not bring sites nearer.
+fn draw_distances(rng: &mut Rng, sites_max: usize, nodes: usize) -> Vec<Vec<Duration>> {
+    if sites_max < 2 || !rng.chance(1, 4) {
+        return Vec::new();
+    }
+    let sites = rng.between(2, sites_max as u64) as usize;
+    let longest = 1 << rng.between(7, 13);
+    let mut ways = vec![vec![Duration::ZERO; sites]; sites];
+    for (from, to) in (0..sites).flat_map(|from| (0..sites).map(move |to| (from, to))) {
+        let way = Duration::from_micros(rng.between(longest / 4, longest));
+        ways[from][to] = if from == to { Duration::ZERO } else { way };
+    }
+    let spots: Vec<usize> = (0..nodes).map(|_| rng.below(sites as u64) as usize).collect();
+    spots.iter().map(|from| spots.iter().map(|to| ways[*from][*to]).collect()).collect()
+}
+
         },
         blocking: rng.chance(1, 2),
         volatile: false,

@@ -16,6 +16,13 @@ const fn ms(ms: u64) -> Duration {
 
 /// The kind of run that a broken rule shows in soonest.
 pub fn kind_for(mutant: Mutant) -> Kind {
+    let mut kind = stress_for(mutant);
+    // No rule needs sites to show, and what is not drawn moves no seed that is remembered.
+    kind.profile.sites_max = 1;
+    kind
+}
+
+fn stress_for(mutant: Mutant) -> Kind {
     match mutant {
         Mutant::ExpiryByLocalClock => handovers(),
         Mutant::VersionsRestart | Mutant::ApplyByLocalClock | Mutant::ExpiryRowLeft | Mutant::FrontsStay => {

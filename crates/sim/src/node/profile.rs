@@ -89,6 +89,7 @@ const PLACED_FLOORS: [(&str, u64); 14] = [
 pub fn swarm() -> Kind {
     let mut profile = Profile::new("node");
     profile.nodes = (1, 6);
+    profile.sites_max = 3;
     profile.clients = (1, 5);
     profile.safety = (Duration::from_millis(300), Duration::from_secs(4));
     // Where messages overtake each other, a snapshot of many small parts takes minutes: a part too early is sent again.

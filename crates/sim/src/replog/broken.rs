@@ -16,6 +16,7 @@ fn small(name: &'static str, faults: &[Fault], snares: &[(Bait, Trap, u64, u64)]
     kind.profile.clients = (3, 4);
     kind.profile.safety = (ms(3_000), ms(6_000));
     kind.profile.faults = FaultSet::of(faults);
+    kind.profile.sites_max = 1;
     kind.stress.members = Some(3);
     kind.stress.operator = Some(Duration::ZERO);
     kind.stress.patience = Some(ms(60));

@@ -60,6 +60,7 @@ pub fn swarm() -> Kind {
     profile.faults = FaultSet::ALL.without(Fault::FullDisk);
     profile.floors = FLOORS.to_vec();
     profile.floors_seeds = 2_000;
+    profile.sites_max = 3;
     let snare = |bait, trap, span| Snare { bait, trap, chance: 2, span: ms(span) };
     let snares = vec![
         snare(Bait::Prepare, Trap::Crash, 500),

@@ -21,6 +21,7 @@ fn kind_for(mutant: Mutant) -> Kind {
     let mut kind = grouped();
     kind.profile.name = "ring-groups";
     kind.profile.floors.clear();
+    kind.profile.sites_max = 1;
     // Much longer than whole rules take; those that are noticed by standing still run for all of it.
     kind.profile.liveness_max = Duration::from_secs(150);
     // What is about data shows where data are looked at closely.
