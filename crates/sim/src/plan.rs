@@ -16,6 +16,9 @@ use crate::run::Failure;
 use crate::trace::TraceLevel;
 use crate::world::WorldOptions;
 
+/// With so many times the seeds for which floors are meant, what is rare must have happened as well.
+const RARE_TIMES: u64 = 10;
+
 /// What a kind of run may draw from. Ranges include both ends.
 #[derive(Debug, Clone, PartialEq)]
 pub struct Profile {
@@ -35,14 +38,16 @@ pub struct Profile {
     pub casualties_max: Option<usize>,
     /// The bound on clock rates that the machines rely on, in millionths.
     pub rate_error_ppm_max: u32,
-    /// Whether nodes have no disk, so that each restart is a new identity.
-    pub volatile: bool,
-    /// Marks that `floors_seeds` runs or more, drawn freely, must together have hit at least this often.
     /// At most how many sites the nodes stand in; with one, all are equally near.
     pub sites_max: usize,
+    /// Whether nodes have no disk, so that each restart is a new identity.
+    pub volatile: bool,
+    /// Marks that `floors_seeds` runs, drawn freely, must together have hit at least this often; twice as many runs twice as often.
     pub floors: Vec<(&'static str, u64)>,
-    /// With fewer runs, chance decides what they reach.
+    /// With fewer runs, chance decides what they reach. No more than CI runs, or nothing ever falls below its floor.
     pub floors_seeds: u64,
+    /// Marks that so few runs may miss; ten times as many must have hit each.
+    pub rare: Vec<&'static str>,
 }
 
 impl Profile {
@@ -61,17 +66,21 @@ impl Profile {
                 .without(Fault::FullDisk),
             casualties_max: None,
             rate_error_ppm_max: 10_000,
+            sites_max: 1,
             volatile: false,
             floors: Vec::new(),
             floors_seeds: 1,
+            rare: Vec::new(),
         }
     }
-            sites_max: 1,
 
     /// What is wrong with runs of this profile taken together.
     pub fn missing(&self, coverage: &Coverage) -> Option<Failure> {
-        let are_enough = coverage.runs >= self.floors_seeds;
-        are_enough.then(|| coverage.check(&self.floors).err())?.map(Failure::Coverage)
+        let times = coverage.runs / self.floors_seeds.max(1);
+        let floors = self.floors.iter().map(|(name, least)| (*name, least * times));
+        let rare = self.rare.iter().map(|name| (*name, u64::from(times >= RARE_TIMES)));
+        let floors: Vec<_> = floors.chain(rare).collect();
+        coverage.check(&floors).err().map(Failure::Coverage)
     }
 }
 
@@ -246,15 +255,6 @@ fn draw_network(rng: &mut Rng, faults: FaultSet) -> NetworkOptions {
     network
 }
 
-fn draw_disk(rng: &mut Rng) -> DiskOptions {
-    let us = |us| Duration::from_micros(us);
-    let typical = 1 << rng.between(3, 13);
-    let checkpoint = Latency::Uniform(us(1), us(1 << rng.between(1, 20)));
-    DiskOptions {
-        sync: match rng.below(4) {
-            0 => Latency::Constant(us(typical)),
-            1 => Latency::Lognormal { median: us(typical), sigma: 1.2 },
-            _ => Latency::Uniform(us(typical / 2), us(typical * 2)),
 /// Sites some milliseconds from each other, each way another; most often all nodes stand in one. The longest way is long for the shortest
 /// election timeouts that harnesses draw, and must be borne for good: healing does not bring sites nearer.
 fn draw_distances(rng: &mut Rng, sites_max: usize, nodes: usize) -> Vec<Vec<Duration>> {
@@ -272,6 +272,15 @@ fn draw_distances(rng: &mut Rng, sites_max: usize, nodes: usize) -> Vec<Vec<Dura
     spots.iter().map(|from| spots.iter().map(|to| ways[*from][*to]).collect()).collect()
 }
 
+fn draw_disk(rng: &mut Rng) -> DiskOptions {
+    let us = |us| Duration::from_micros(us);
+    let typical = 1 << rng.between(3, 13);
+    let checkpoint = Latency::Uniform(us(1), us(1 << rng.between(1, 20)));
+    DiskOptions {
+        sync: match rng.below(4) {
+            0 => Latency::Constant(us(typical)),
+            1 => Latency::Lognormal { median: us(typical), sigma: 1.2 },
+            _ => Latency::Uniform(us(typical / 2), us(typical * 2)),
         },
         blocking: rng.chance(1, 2),
         volatile: false,
@@ -320,6 +329,52 @@ mod tests {
         assert!(Overrides::parse(["--nodes"]).unwrap_err().contains("needs a value"));
         assert!(Overrides::parse(["--nodes", "x"]).unwrap_err().contains("whole number"));
         assert!(Overrides::parse(["--hours", "1"]).unwrap_err().contains("not known"));
+    }
+
+    #[test]
+    fn floors_rise_with_every_full_number_of_seeds() {
+        let mut profile = Profile::new("test");
+        (profile.floors, profile.floors_seeds) = (vec![("test.done", 2)], 10);
+        let missing = |runs, hits| {
+            let mut coverage = Coverage { runs, ..Coverage::default() };
+            (0..hits).for_each(|_| coverage.marks.hit("test.done"));
+            profile.missing(&coverage).map(|failure| failure.to_string())
+        };
+        assert_eq!(missing(9, 0), None, "too few seeds");
+        assert_eq!(missing(10, 1), Some("coverage: test.done was hit 1 times, not 2".into()));
+        assert_eq!(missing(19, 2), None);
+        assert_eq!(missing(20, 3), Some("coverage: test.done was hit 3 times, not 4".into()));
+        assert_eq!(missing(20, 4), None);
+        profile.rare = vec!["test.rare"];
+        let missing = |runs| {
+            let mut coverage = Coverage { runs, ..Coverage::default() };
+            (0..1_000).for_each(|_| coverage.marks.hit("test.done"));
+            profile.missing(&coverage).map(|failure| failure.to_string())
+        };
+        assert_eq!(missing(99), None, "chance may miss it");
+        assert_eq!(missing(100), Some("coverage: test.rare was hit 0 times, not 1".into()));
+    }
+
+    #[test]
+    fn nodes_stand_in_sites_and_nothing_else_changes() {
+        let near = Profile { nodes: (5, 5), ..Profile::new("test") };
+        let far = Profile { sites_max: 3, ..near.clone() };
+        let mut apart = 0;
+        for seed in 0..200 {
+            let plain = Plan::draw(&near, seed, &Overrides::default());
+            let mut plan = Plan::draw(&far, seed, &Overrides::default());
+            let wide = Plan::draw(&far, seed, &Overrides { nodes: Some(7), ..Overrides::default() });
+            let distance = std::mem::take(&mut plan.world.network.distance);
+            assert_eq!(plain, plan);
+            for (row, wider) in distance.iter().zip(&wide.world.network.distance) {
+                assert_eq!(row[..], wider[..5], "more nodes move no other");
+            }
+            for (one, row) in distance.iter().enumerate() {
+                assert!(row[one].is_zero() && row.iter().all(|way| *way < Duration::from_millis(9)));
+            }
+            apart += u32::from(distance.iter().flatten().any(|way| !way.is_zero()));
+        }
+        assert!((25..75).contains(&apart), "{apart} of 200");
     }
 
     #[test]

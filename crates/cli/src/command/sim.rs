@@ -227,9 +227,10 @@ fn one(sim: &Sim, runner: &Runner, plan: &Plan, format: Format) -> Result<ExitCo
     }
     let report = runner.one(&plan.clone().traced(TraceLevel::Full), sim.twice);
     match format {
-        Format::Json => print_json(&describe(&report))?,
+        Format::Json => print_json(&with_coverage(describe(&report), &report.coverage))?,
         Format::Text => {
             let end = report.failure.as_ref().map_or("passed".to_owned(), Failure::to_string);
+            print(&format!("{}\n", report.coverage))?;
             print(&format!("seed {}: {end}; trace {:016x}\n", plan.seed, report.trace_hash))?;
         }
     }
@@ -276,7 +277,12 @@ fn many(sim: &Sim, runner: &Runner, overrides: Overrides, format: Format) -> Res
                 print(&format!("{failure}\n"))?;
             }
             if failed.is_none() {
-                print(&format!("seeds {}..{}: all passed\n", sim.seeds.start, sim.seeds.end))?;
+                print(&format!(
+                    "seeds {}..{}: all passed{}\n",
+                    sim.seeds.start,
+                    sim.seeds.end,
+                    unjudged(runner, &batch)
+                ))?;
             }
         }
     }
@@ -284,6 +290,18 @@ fn many(sim: &Sim, runner: &Runner, overrides: Overrides, format: Format) -> Res
         tell_shrunk(sim, runner, report)?;
     }
     Ok(ExitCode::from(failed.map_or(0, Failure::exit_code)))
+}
+
+/// Why what was reached was not held against the floors, if it was not.
+fn unjudged(runner: &Runner, batch: &Batch) -> String {
+    let (least, count) = (runner.profile.floors_seeds, batch.seeds.end - batch.seeds.start);
+    if batch.overrides != Overrides::default() {
+        "; floors hold for free draws only".into()
+    } else if count < least {
+        format!("; floors hold for {least} seeds or more")
+    } else {
+        String::new()
+    }
 }
 
 fn command(sim: &Sim) -> String {
@@ -318,24 +336,28 @@ fn describe(report: &Report) -> Value {
 }
 
 fn describe_all(sim: &Sim, summary: &Summary, processor_seconds: f64) -> Value {
-    let Coverage { runs, marks, counts } = &summary.coverage;
     let failures: Vec<Value> = summary.failed.iter().map(describe).collect();
-    let marks: serde_json::Map<String, Value> =
-        marks.iter().map(|(name, count)| (name.to_owned(), count.into())).collect();
-    json!({
+    let result = json!({
         "what": format!("sim {}", sim.profile),
         "commit": env!("QUORATE_COMMIT"),
         "seeds": [sim.seeds.start, sim.seeds.end],
         "twice": sim.twice,
-        "runs": runs,
         "failures": failures,
         "coverage_failure": summary.coverage_failure.as_ref().map(Failure::to_string),
         "processor_seconds": processor_seconds,
-        "events": counts.events,
-        "steps": counts.steps,
-        "messages": counts.messages_sent,
-        "marks": marks,
-    })
+    });
+    with_coverage(result, &summary.coverage)
+}
+
+/// The same, with what was reached.
+fn with_coverage(mut result: Value, coverage: &Coverage) -> Value {
+    let Coverage { runs, marks, counts } = coverage;
+    result["runs"] = json!(runs);
+    result["events"] = json!(counts.events);
+    result["steps"] = json!(counts.steps);
+    result["messages"] = json!(counts.messages_sent);
+    result["marks"] = marks.iter().map(|(name, count)| (name.to_owned(), Value::from(count))).collect();
+    result
 }
 
 /// Processor time of this process so far.
@@ -364,6 +386,24 @@ mod tests {
     fn ranges_of_seeds() {
         assert_eq!(seeds("3..7"), Ok(3..7));
         assert!(seeds("7..3").is_err() && seeds("7").is_err() && seeds("a..b").is_err());
+    }
+
+    /// With fewer seeds than its floors are meant for, a profile is never held against them.
+    #[test]
+    fn ci_runs_enough_seeds_of_each_profile_for_its_floors() {
+        let path = concat!(env!("CARGO_MANIFEST_DIR"), "/../../.ci/run");
+        let stages = std::fs::read_to_string(path).unwrap();
+        for runner in runners() {
+            let Profile { name, floors_seeds, .. } = runner.profile;
+            let line = stages.lines().find_map(|line| line.strip_prefix(&format!("simulate {name} ")));
+            // `bundles` is `carried` with buckets in fixed places; its floors are those of a test.
+            assert!(line.is_some() || name == "bundles", "{name} is not run");
+            let count: u64 = line.map_or(u64::MAX, |count| count.parse().unwrap());
+            assert!(
+                count >= floors_seeds,
+                "{count} seeds of {name}, whose floors are those of {floors_seeds}"
+            );
+        }
     }
 
     #[test]

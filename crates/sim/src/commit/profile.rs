@@ -8,7 +8,7 @@ use crate::{Fault, FaultSet, Profile, Settled};
 /// A kind of run.
 pub type Kind = crate::Kind<Stress>;
 
-/// What 300 seeds must reach: about half of the least that any of 72 such batches did. What few runs do, but those often,
+/// What 300 seeds must reach: about half of the least that any of some hundred such batches did. What few runs do, but those often,
 /// varies most: patience has run out (`gave_up`) 5 to 190 times in a batch, so that it must have happened at all.
 const FLOORS: &[(&str, u64)] = &[
     ("commit.forget", 4_500),
@@ -25,9 +25,9 @@ const FLOORS: &[(&str, u64)] = &[
     ("commit.request.settled", 27),
     ("commit.revert.asked", 1_400),
     ("commit.revert.by_query", 12),
-    ("commit.revert.done", 1_400),
+    ("commit.revert.done", 980),
     ("commit.revert.granted", 980),
-    ("commit.revert.kept", 500),
+    ("commit.revert.kept", 400),
     ("commit.revert.too_late", 39),
     ("commit.sim.aborted", 2_500),
     ("commit.sim.alone", 810),
@@ -56,7 +56,7 @@ pub fn swarm() -> Kind {
     let disks = [Fault::LoseDisk, Fault::CorruptDisk, Fault::FailDisk, Fault::FullDisk];
     profile.faults = disks.into_iter().fold(FaultSet::ALL, FaultSet::without);
     profile.floors = FLOORS.to_vec();
-    profile.floors_seeds = 1_000;
+    profile.floors_seeds = 300;
     Kind { profile, stress: Stress { aimed: 5, ..Stress::default() }, settled: Settled::default() }
 }
 

@@ -17,6 +17,7 @@ fn profile() -> Profile {
         (Fault::Halves.mark(), 50),
         (Fault::Clog.mark(), 50),
     ];
+    profile.floors_seeds = 100;
     profile
 }
 
@@ -76,13 +77,13 @@ fn chance_from_outside_is_caught() {
     let plan = Plan::draw(&profile(), 1, &Overrides::default());
     let report = run_twice(&plan, &keepers(Flaw::Unseeded));
     assert!(matches!(&report.failure, Some(Failure::Determinism(what)) if what.contains("part here")));
-}
     assert!(report.explain("quorate sim keeper").ends_with("--seed 1 --twice --trace --shrink"));
+}
 
 #[test]
 fn missed_floors_are_a_failure() {
     let mut profile = profile();
-    profile.floors.push(("keeper.never", 1));
+    (profile.floors, profile.floors_seeds) = (vec![("keeper.never", 1)], 3);
     let summary = run_many(&profile, &Batch::of(0..3), &keepers(Flaw::None), &|_| ());
     let Some(Failure::Coverage(what)) = summary.coverage_failure else { panic!("no coverage failure") };
     assert!(what.contains("keeper.never was hit 0 times, not 1"), "{what}");
@@ -126,6 +127,7 @@ fn every_fault_strikes_and_losses_stay_within_bounds() {
         .map(|fault| (fault.mark(), 5))
         .chain([("sim.disk.lost", 20), ("sim.pause", 5), ("probe.full", 5), ("probe.room", 5)])
         .collect();
+    profile.floors_seeds = 60;
     let probes = |plan: &Plan| run(plan, |_| Probes { replace: true, ..Probes::default() });
     let summary = run_many(&profile, &Batch { twice: true, ..Batch::of(0..60) }, &probes, &|report| {
         let lost = report.coverage.marks.count("sim.disk.lost");
