@@ -271,10 +271,11 @@ impl Replog {
 
     /// Sends one peer what it may have.
     pub(crate) fn serve(&mut self, cx: &mut Cx<'_>, id: NodeId, beat: bool, out: &mut Out) {
+        let former_may_go = self.lets_former_go();
         let Role::Leader(leader) = &mut self.role else { return };
         let (ballot, takeover) = (leader.ballot, leader.takeover);
         let echo = Echo { sent_at: cx.now, round: leader.round };
-        let served = !leader.settled || self.voters.binary_search(&id).is_ok() || leader.teaches(id);
+        let served = !former_may_go || self.voters.binary_search(&id).is_ok() || leader.teaches(id);
         let Some(peer) = leader.peers.get_mut(&id).filter(|_| served) else { return };
         if peer.is_spared && !beat {
             return;

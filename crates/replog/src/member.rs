@@ -133,7 +133,7 @@ impl Replog {
         if (self.epoch().number + 1).is_multiple_of(crate::recover::ERA_EPOCHS) {
             return Some("the members of this log have changed as often as they can".into());
         }
-        // Without this, a change could build on one of an earlier leader that is not agreed (protocols 19.10).
+        // No change builds on one of an earlier leader that is not agreed (protocols 19.10). How choosing sees to that as well: decision 0003.
         (self.chosen < leader.takeover).then(|| "the leader has only just taken over: try again".into())
     }
 
@@ -352,6 +352,11 @@ impl Replog {
         }
     }
 
+    /// Whether former members are of no more use: what this leader took over is where it must be without them.
+    pub(crate) fn lets_former_go(&self) -> bool {
+        self.quorum_holds_takeover() || self.breaks(Mutant::FormerLetGoEarly)
+    }
+
     /// Once a quorum of the members has everything, former members are served no longer.
     pub(crate) fn settle_takeover(&mut self, cx: &mut Cx<'_>) {
         let learners = self.learners();
@@ -370,9 +375,9 @@ impl Replog {
     /// Tells former members that nobody needs them, once a quorum of the members has everything. Nobody answers that, and those who
     /// are dead or have given their copy up never need it: it is told again after twice as many beats each time.
     pub(crate) fn retire_former(&mut self, out: &mut Out) {
-        let is_member = self.is_member();
+        let may_go = self.is_member() && self.lets_former_go();
         let Role::Leader(leader) = &mut self.role else { return };
-        if !is_member || !leader.settled {
+        if !may_go {
             return;
         }
         leader.retiring = leader.retiring.saturating_add(1);

@@ -49,6 +49,8 @@ pub enum Mutant {
     InstallBeforeDurable,
     /// The successor's first leader skips its election although it did not propose the seal.
     SucceedWithoutElection,
+    /// Former members are told that nobody needs them, and are sent nothing more, before a quorum of the new ones has everything.
+    FormerLetGoEarly,
     /// Where the log is said to begin anew, a restarted replica forgets what followed there before.
     TailForgotten,
     /// A replica that was fenced goes on as if it was not.
@@ -67,7 +69,7 @@ impl Mutant {
         [Mutant::FenceForgotten, Mutant::IndexNotRaised, Mutant::EarlierEraCounts, Mutant::ShortestGoesOn];
 
     /// All others.
-    pub const ALL: [Mutant; 24] = [
+    pub const ALL: [Mutant; 25] = [
         Mutant::PromiseEarly,
         Mutant::TailForgotten,
         Mutant::AcceptEarly,
@@ -92,5 +94,6 @@ impl Mutant {
         Mutant::DiscardBeforeDurable,
         Mutant::InstallBeforeDurable,
         Mutant::SucceedWithoutElection,
+        Mutant::FormerLetGoEarly,
     ];
 }

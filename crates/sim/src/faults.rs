@@ -301,7 +301,7 @@ impl<H: Harness> World<H> {
         self.cure_at(self.now.saturating_add(span), Cure::Restart { place });
     }
 
-    fn may_lose_disk(&mut self, place: usize) -> bool {
+    pub(crate) fn may_lose_disk(&mut self, place: usize) -> bool {
         let node = self.nodes.processes[place].id;
         self.harness.may_lose_disk(node, &self.nodes)
     }

@@ -72,6 +72,7 @@ pub(crate) enum Aim {
     Crash,
     Pause,
     Isolate,
+    Ruin,
 }
 
 impl<Input> Agenda<Input> {
@@ -120,6 +121,11 @@ impl<Input> Agenda<Input> {
     /// Cuts `node` off from all others, `after` from now, for `span`.
     pub fn isolate(&mut self, after: Duration, node: NodeId, span: Duration) {
         self.ask(after, Ask::Fault(Aim::Isolate, node, nanos(span)));
+    }
+
+    /// Takes the disk of `node`, `after` from now, if the harness may spare it; what replaces it starts after `span`.
+    pub fn ruin(&mut self, after: Duration, node: NodeId, span: Duration) {
+        self.ask(after, Ask::Fault(Aim::Ruin, node, nanos(span)));
     }
 
     fn ask(&mut self, after: Duration, ask: Ask<Input>) {

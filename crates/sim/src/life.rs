@@ -110,6 +110,11 @@ impl<H: Harness> World<H> {
                 let links = self.cut_off(&[place]);
                 self.cure_at(ends, Cure::Uncut(links));
             }
+            Aim::Ruin if self.may_lose_disk(place) => {
+                self.kill(place);
+                self.wipe(place, span);
+            }
+            Aim::Ruin => {}
         }
     }
 

@@ -115,8 +115,25 @@ fn faults_for(mutant: Mutant) -> Kind {
             kind.stress.transfers = Some(0);
             kind
         }
+        Mutant::FormerLetGoEarly => former_members(),
         _ => swarm(),
     }
+}
+
+/// Whoever lets former members go dies before the others have what it has, and its disk is lost.
+fn former_members() -> Kind {
+    let mut kind = small(
+        "former-members",
+        &[],
+        &[(Bait::Seal, Trap::Lose, 500, 0), (Bait::Retire, Trap::Ruin, 300, 100)],
+    );
+    kind.profile.nodes = (5, 7);
+    kind.profile.liveness_max = Duration::from_secs(60);
+    kind.stress.operator = Some(ms(200));
+    kind.stress.transfers = Some(0);
+    kind.stress.config = Some(Config { learner_lag_max: 10, ..without_leases() });
+    kind.settled.latency = Some(Latency::Uniform(ms(5), ms(20)));
+    kind
 }
 
 /// Settings, requests, disks and networks.

@@ -34,6 +34,8 @@ pub enum Bait {
     Seal,
     /// A part of a snapshot.
     Part,
+    /// A former member is told that nobody needs it.
+    Retire,
 }
 
 /// What a snare does.
@@ -54,6 +56,8 @@ pub enum Trap {
     Split,
     /// This one message is lost.
     Lose,
+    /// The sender loses its disk, if it can be spared.
+    Ruin,
 }
 
 /// A fault that waits.
@@ -170,6 +174,7 @@ impl Snares {
                     agenda.isolate(Duration::from_millis(5), from, span + Duration::from_millis(50));
                 }
                 Trap::Isolate => agenda.isolate(Duration::ZERO, from, span),
+                Trap::Ruin => agenda.ruin(Duration::ZERO, from, span),
                 Trap::Split | Trap::Lose => continue,
             }
             gone.push(from);
@@ -194,7 +199,8 @@ fn takes(bait: Bait, msg: &Message, newest: Ballot) -> bool {
         }
         (Bait::Accepted, Message::Accepted { .. })
         | (Bait::Handover, Message::Handover { .. })
-        | (Bait::Part, Message::Part(_)) => true,
+        | (Bait::Part, Message::Part(_))
+        | (Bait::Retire, Message::Retire { .. }) => true,
         _ => false,
     }
 }

@@ -11,7 +11,8 @@ fn hunt() -> Hunt<Stress, Mutant> {
         kind_for,
         swarm: Some(swarm),
         breaks: |stress, mutant| stress.mutant = mutant,
-        stuck_counts: |_| false,
+        // What it takes away is the way on, if the new members' leader is gone for good.
+        stuck_counts: |mutant| mutant == Mutant::FormerLetGoEarly,
         whole_seeds: 25,
     }
 }
