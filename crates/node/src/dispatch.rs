@@ -185,6 +185,28 @@ impl Node {
         self.step_shard(cx, bucket, Event::Message { from, msg }, out);
     }
 
+    /// Takes a batch of an origin into the log, unless there is no room for it or another leads.
+    pub(crate) fn on_submit(
+        &mut self,
+        cx: &mut Cx<'_>,
+        bucket: Bucket,
+        from: NodeId,
+        batch: Bytes,
+        out: &mut Out,
+    ) {
+        if self.full {
+            // A warning; harmless if forgotten.
+            out.send_early(from, Message::Full.about(bucket));
+        }
+        if self.takes_nothing() {
+            cx.marks.hit("node.submit.no_room");
+        } else if self.replicas.contains_key(&bucket) {
+            self.step_shard(cx, bucket, Event::Input(shard::Input::Submit(batch)), out);
+        } else {
+            self.turn_away(bucket, from, out);
+        }
+    }
+
     /// Says that nothing was done, and remembers to say when it would be.
     pub(crate) fn turn_away(&mut self, bucket: Bucket, origin: NodeId, out: &mut Out) {
         const TURNED_AWAY_MAX: usize = 256;

@@ -257,19 +257,7 @@ impl Node {
                 replica.into_iter().for_each(|replica| replica.meter.count_message());
                 self.receive_log(cx, bucket, from, msg, out);
             }
-            Message::Submit(batch) => {
-                if self.full {
-                    // A warning; harmless if forgotten.
-                    out.send_early(from, Message::Full.about(bucket));
-                }
-                if self.takes_nothing() {
-                    cx.marks.hit("node.submit.no_room");
-                } else if self.replicas.contains_key(&bucket) {
-                    self.step_shard(cx, bucket, Event::Input(shard::Input::Submit(batch)), out);
-                } else {
-                    self.turn_away(bucket, from, out);
-                }
-            }
+            Message::Submit(batch) => self.on_submit(cx, bucket, from, batch, out),
             Message::Answers { session, first_seq, replies } => {
                 self.on_answers(cx, bucket, session.0, first_seq, &replies, out);
             }
