@@ -330,8 +330,8 @@ section! {
     /// The processors of this machine.
     pub struct Processors {
         /// "auto", "on" or "off": whether idle ones stay awake while the node's loop turns more than a thousand times a second. A request waits for
-        /// several that wake up, 30 us and more each in a virtual machine, so that a client alone can wait twice as long with "off". With
-        /// "on" each idle processor of the machine uses as much power as a busy one meanwhile. "auto": in virtual machines whose idle
+        /// several that wake up, 30 us and more each in a virtual machine, so that a client alone waits longer with "off" (decision 0006). With "on"
+        /// each idle processor of the machine uses as much power as a busy one meanwhile. "auto": in virtual machines whose idle
         /// processors go back to their host (driver "haltpoll"). Needs Linux, and the right to write /dev/cpu_dma_latency, which root has.
         awake: KeepAwake = KeepAwake::Auto,
     }

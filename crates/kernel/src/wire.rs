@@ -54,7 +54,7 @@ pub fn decode<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<T, Malformed> {
 ///
 /// # Errors
 /// [`Malformed`] if the bytes do not begin with such a value, or if it lies so deep in itself that reading it takes more
-/// than [`STACK_MAX`].
+/// than a quarter of a mebibyte of the stack (a whole one in debug builds).
 pub fn decode_front<'a, T: Deserialize<'a>>(bytes: &'a [u8]) -> Result<(T, &'a [u8]), Malformed> {
     let source = Shallow { bytes: Slice::new(bytes), top: stack() };
     let mut deserializer = postcard::Deserializer::from_flavor(source);

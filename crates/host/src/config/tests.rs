@@ -88,7 +88,7 @@ fn not_toml_is_refused() {
 
 #[test]
 fn fields_that_contradict_each_other_are_refused() {
-    let wrong: [&[(&str, &str)]; 10] = [
+    let wrong: [&[(&str, &str)]; 12] = [
         &[("limits.value_bytes_max", "33 MiB"), ("limits.request_bytes_max", "40 MiB")],
         &[("timing.lease_ms", "500")],
         &[("limits.value_bytes_max", "64 MiB")],
@@ -99,6 +99,8 @@ fn fields_that_contradict_each_other_are_refused() {
         &[("cluster.data", "")],
         &[("cluster.join", "h:0")],
         &[("listen.peer", "::1:7379")],
+        &[("storage.memory_bytes_max", "0")],
+        &[("processors.awake", "sometimes")],
     ];
     for settings in wrong {
         assert!(Config::load("", settings.iter().copied()).is_err(), "{settings:?}");

@@ -24,6 +24,7 @@ impl Config {
         complaints.extend(crate::founders::complaints(self));
         self.times(&mut complaints);
         self.sizes(&mut complaints);
+        self.storage(&mut complaints);
         self.longest_string(&mut complaints);
         self.keys(&mut complaints);
         if self.cluster.data.is_empty() && self.durable.mode != Durability::Memory {
@@ -232,9 +233,14 @@ impl Config {
         if limits.turn_bytes.0 < 1_024 {
             complaints.push(format!("limits.turn_bytes = {}: it must be at least 1 KiB", limits.turn_bytes));
         }
-        if self.storage.memtable_bytes.0 < mib {
-            complaints
-                .push(format!("storage.memtable_bytes = {}: at least 1 MiB", self.storage.memtable_bytes));
+    }
+
+    fn storage(&self, complaints: &mut Vec<String>) {
+        let storage = &self.storage;
+        let all =
+            [("memtable_bytes", storage.memtable_bytes), ("memory_bytes_max", storage.memory_bytes_max)];
+        for (name, bytes) in all.into_iter().filter(|(_, bytes)| bytes.0 < ByteCount::mib(1).0) {
+            complaints.push(format!("storage.{name} = {bytes}: at least 1 MiB"));
         }
     }
 
